@@ -38,14 +38,17 @@ PUBLIC = (
     "graphexec.memory",
     "graphexec.executor",
     "graphexec.nodes",
+    "graphexec.runs",
     "graphexec.verify",
     "graphexec.verify.reports",
     "graphexec.draw",
     "graphexec.live",
     "graphexec.testing",
+    "graphexec.integrations.dbos",
     "graphexec.integrations.langchain",
     "graphexec.integrations.mcp",
     "graphexec.integrations.otel",
+    "graphexec.integrations.temporal",
 )
 
 

@@ -25,10 +25,11 @@ PICTURE = DOCS / "explanation" / "packages.svg"
 CONTENTS = {
     "cli": "the program graphexec",
     "integrations": "for users of LangChain",
-    "live": "a run's page while it runs",
+    "live": "pages of runs, served",
     "testing": "scripted models, properties",
     "create": "create_agent",
     "machine": "run, verify, draw a graph",
+    "runs": "stores of runs, questions",
     "draw": "pictures and pages",
     "verify": "proofs, bounds, findings",
     "nodes": "pieces to plug in",

@@ -388,7 +388,11 @@ class RunMethods(Generic[T_co]):
         self, inputs: Inputs | Snapshot | None, options: AnySettings
     ) -> tuple[RunOptions, Mapping[str, Any] | Snapshot | None]:
         run_options = RunOptions(**options)
-        return (self._resuming(run_options), None) if inputs is None else (run_options, self._name(inputs))
+        if inputs is None and (run_options.runs or self._runs) is not None:
+            return run_options, None
+        # Any: without a store, `None` is told what inputs are.
+        given: Any = inputs
+        return run_options, self._name(given)
 
     def _name(self, inputs: Inputs | Snapshot) -> Mapping[str, Any] | Snapshot:
         return inputs if isinstance(inputs, Snapshot) else self._setup.name(inputs)

@@ -157,8 +157,7 @@ class Database(ABC):
         self._stop.set()
         with self._lock:
             with contextlib.suppress(StoreError):
-                for serial, token in self._live:
-                    self._lease(serial, token, 0.0)
+                self._lease(tuple(self._live), 0.0)
             self._live = {}
             self.closed = True
             self._close()
@@ -292,11 +291,11 @@ class Database(ABC):
                 live = tuple(self._live)
             # A database that is busy for a moment is tried again; the lease is five times as long.
             with contextlib.suppress(Exception):
-                for serial, token in live:
-                    self._lease(serial, token, time.time() + self.lease)
+                self._lease(live, time.time() + self.lease)
 
-    def _lease(self, serial: int, token: int, until: float) -> None:
-        self.execute("UPDATE graphexec_runs SET leased_until=? WHERE serial=? AND token=?", until, serial, token)
+    def _lease(self, runs: Sequence[tuple[int, int]], until: float) -> None:
+        for serial, token in runs:
+            self.execute("UPDATE graphexec_runs SET leased_until=? WHERE serial=? AND token=?", until, serial, token)
 
 
 def storable(parameters: Sequence[object]) -> list[object]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, final
 
 from graphexec.errors import InputError
@@ -70,15 +72,19 @@ class PostgresRuns(Runs):
         text: Any = statement.replace("?", "%s")
         with self._lock:
             again = self._database is not None and not self._in_transaction()
-            while True:
-                try:
-                    cursor = self._connect().execute(text, storable(parameters) or None)
-                    return [] if cursor.description is None else cursor.fetchall()
-                except psycopg.Error as error:
-                    if not again or self._database is None or not self._database.closed:
-                        problem = " ".join(str(error).split())
-                        raise StoreError(f"{self.label} cannot be used: {problem}; its runs can be resumed") from error
-                    again = False
+            try:
+                return self._try(text, storable(parameters))
+            except psycopg.Error as error:
+                if again and self._database is not None and self._database.closed:
+                    with suppress(psycopg.Error):
+                        return self._try(text, storable(parameters))
+                problem = " ".join(str(error).split())
+                raise StoreError(f"{self.label} cannot be used: {problem}; its runs can be resumed") from error
+
+    # Any: a literal.
+    def _try(self, text: Any, parameters: Sequence[object]) -> list[tuple[Any, ...]]:
+        cursor = self._connect().execute(text, parameters or None)
+        return [] if cursor.description is None else cursor.fetchall()
 
     def _in_transaction(self) -> bool:
         # A closed connection has the status UNKNOWN.

@@ -21,11 +21,11 @@ from collections.abc import (
 )
 from contextlib import AbstractAsyncContextManager, nullcontext
 from contextvars import Context, copy_context
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, ParamSpec, Self, TypeAlias, TypeVar, final
 
 from graphexec.runtime.calls import adopt
+from graphexec.runtime.retry import RetryPolicy
 from graphexec.runtime.threads import (
     NotDone,
     ThreadGroup,
@@ -78,37 +78,6 @@ class _BlockingItems(Generic[T]):
 
 # An async iterator that can be closed before its end.
 Items: TypeAlias = _BlockingItems[T] | AsyncGenerator[T, None]
-
-
-@final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RetryPolicy:
-    """The number of attempts, the errors to retry, and the seconds to wait before each retry.
-
-    There are at most `attempts`, while `may_pass` returns that an error is temporary. The wait is the one that the
-    server `advised` (a longer one than `longest_advised` ends the retries), else `first_wait`, doubled after each
-    attempt up to `longest_wait`. A random part of it, up to the share `jitter`, is subtracted, so that callers that
-    failed together do not retry together.
-    """
-
-    attempts: int
-    may_pass: Callable[[Exception], bool]
-    first_wait: float
-    longest_wait: float
-    jitter: float = 0.0
-    advised: Callable[[Exception], float | None] = lambda _: None
-    longest_advised: float = 60.0
-
-    def wait_after(self, error: Exception, attempt: int, *, chance: float) -> float | None:
-        """Return the seconds to wait after the attempt (from 1), or `None`; `chance` (0 to 1) scales the jitter."""
-        if attempt >= self.attempts or not self.may_pass(error):
-            return None
-        advised = self.advised(error)
-        if advised is not None:
-            return advised if advised <= self.longest_advised else None
-        # A power of two within the range of a float.
-        longest = min(self.longest_wait, self.first_wait * 2.0 ** min(attempt - 1, 1000))
-        return longest * (1.0 - self.jitter * chance)
 
 
 class IO:

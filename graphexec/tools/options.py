@@ -14,7 +14,7 @@ from graphexec._mistakes import join_faults, unknown_options
 from graphexec._mistakes.remedies import TOOL_OPTIONS
 from graphexec.errors import GraphexecError, Portable, ToolDefinitionError, described, format_value
 from graphexec.kernel.effects import InDoubt
-from graphexec.runtime.io import RetryPolicy
+from graphexec.runtime.retry import RetryPolicy
 
 if TYPE_CHECKING:
     from graphexec.tools.tool import AnyTool

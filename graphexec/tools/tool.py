@@ -27,7 +27,7 @@ from graphexec._mistakes.remedies import TOOL_OPTIONS
 from graphexec.errors import Portable, ToolDefinitionError, described, format_value
 from graphexec.kernel.effects import InDoubt, NestedRuns
 from graphexec.messages import ToolSpec
-from graphexec.runtime.io import RetryPolicy
+from graphexec.runtime.retry import RetryPolicy
 from graphexec.tools.options import (
     ASYNC_FUNCTION,
     CONSTRAINTS,

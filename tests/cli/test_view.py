@@ -195,5 +195,5 @@ def test_other_databases_are_refused_and_not_changed(folder: Path) -> None:
     assert (file.read_bytes(), [*folder.glob("other.db?*")]) == (before, [])
     assert "a store cannot write a file; leave out -o" in refused("view", "other.db", "-o", "x.html")
     ended = command("view", "postgresql://me:secret@127.0.0.1:1/none")
-    assert (ended.code, "cannot be used as a store of runs" in ended.err, "secret" in ended.err) == (2, True, False)
+    assert (ended.code, "of runs cannot be used" in ended.err, "secret" in ended.err) == (2, True, False)
     assert ended.err.count("\n") == 1

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 from graphexec.errors import RateLimitError
 from graphexec.models.http.failures import LONGEST_ADVISED
-from graphexec.runtime.io import IO, RetryPolicy
+from graphexec.runtime.io import IO
+from graphexec.runtime.retry import RetryPolicy
 from graphexec.runtime.threads import sleep_unless_cancelled
 
 
