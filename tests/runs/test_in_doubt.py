@@ -89,7 +89,7 @@ def test_tools_in_doubt(
         assert result.steps[0].status == ("error" if policy == "tell" else "ok")
         assert bank.paid == ["trip/2.0"] * paid
         assert result.spent["tool_calls"] == charged
-        assert not left
+        assert not [*left]
         assert not store.questions()
 
 

@@ -178,7 +178,9 @@ def kill_many(folder: Path, kills: int, seed: int) -> Counter[str]:
 def test_kills_lose_and_repeat_nothing(tmp_path: Path) -> None:
     """Of 40 processes: stored replies stay, no call begins twice that tells or fails, and all attempts are charged."""
     figures = kill_many(tmp_path, 40, 1)
-    assert figures["stored"] > figures["kills"], figures
+    # The kills fall where there is something to lose, also on a busy machine.
+    assert figures["rows"] > 2 * figures["kills"], figures
+    assert figures["stored"] > figures["trials"], figures
     assert figures["interrupted"], figures
     assert figures["again"], figures
 
