@@ -79,26 +79,35 @@ def ours(steps: int, file: Path) -> float:
         return processor_time(lambda: executor.run("go", runs=store, run_id="trip")) - bare
 
 
-def langgraph(steps: int, file: Path) -> float:
-    """Return the seconds of the processor that LangGraph's saver adds to a run of so many steps."""
+def langgraph(steps: int, file: Path, *, messages: bool) -> float:
+    """Return the seconds of the processor that LangGraph's saver adds: to a list of texts, or to an agent's messages."""
+    from langchain_core.messages import AIMessage, ToolMessage
     from langgraph.checkpoint.sqlite import SqliteSaver
     from langgraph.graph import END as STOP
-    from langgraph.graph import START, StateGraph
+    from langgraph.graph import START, StateGraph, add_messages
 
-    class State(TypedDict):
+    class Texts(TypedDict):
         results: Annotated[list[str], operator.add]
 
-    def plan(_: State) -> dict[str, Any]:
-        return {}
+    class Messages(TypedDict):
+        results: Annotated[list[Any], add_messages]
 
-    def act(state: State) -> dict[str, Any]:
-        return {"results": [f"{len(state['results']):06}{RESULT}"]}
+    def count(state: Any) -> int:
+        return len(state["results"]) // (1 + messages)
 
-    table = StateGraph(State)
+    def plan(state: Any) -> dict[str, Any]:
+        call = {"name": "fetch", "args": {"number": count(state)}, "id": f"c{count(state)}"}
+        return {"results": [AIMessage("", tool_calls=[call])]} if messages else {}
+
+    def act(state: Any) -> dict[str, Any]:
+        text = f"{count(state):06}{RESULT}"
+        return {"results": [ToolMessage(text, tool_call_id=f"c{count(state)}") if messages else text]}
+
+    table: Any = StateGraph(Messages if messages else Texts)
     table.add_node("plan", plan)
     table.add_node("act", act)
     table.add_edge(START, "plan")
-    table.add_conditional_edges("plan", lambda state: "act" if len(state["results"]) < steps else STOP)
+    table.add_conditional_edges("plan", lambda state: "act" if count(state) < steps else STOP)
     table.add_edge("act", "plan")
     settings = {"configurable": {"thread_id": "trip"}, "recursion_limit": 2 * steps + 5}
     bare_graph = table.compile()
@@ -119,13 +128,14 @@ def compare(folder: Path) -> None:
     size = (folder / "ours0.db").stat().st_size
     print(f"400 steps: the store adds {own / 400 * 1e6:.0f} us of processor to a step, {size:,} bytes")
     try:
-        theirs = langgraph(400, folder / "langgraph.db")
+        for messages in (False, True):
+            file = folder / f"langgraph{messages}.db"
+            theirs, large = langgraph(400, file, messages=messages), bytes_of(file)
+            what = "an agent's messages" if messages else "a list of texts"
+            print(f"... LangGraph's saver of {what} adds {theirs / 400 * 1e6:.0f} us, {large:,} bytes")
+            print(f"... processor 1 : {theirs / own:.1f}, bytes 1 : {large / size:.0f}")
     except ImportError:
         print("LangGraph is not installed, so there is nothing to compare with")
-    else:
-        large = bytes_of(folder / "langgraph.db")
-        print(f"... LangGraph's saver adds {theirs / 400 * 1e6:.0f} us, {large:,} bytes")
-        print(f"... processor 1 : {theirs / own:.1f}, bytes 1 : {large / size:.0f}")
     few = min(ours(100, folder / f"few{turn}.db") for turn in range(5)) / 100
     many = ours(10_000, folder / "many.db") / 10_000
     linear = (folder / "many.db").stat().st_size / 10_000 / (size / 400)
