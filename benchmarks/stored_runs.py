@@ -80,17 +80,15 @@ def ours(steps: int, file: Path) -> float:
 
 
 def langgraph(steps: int, file: Path, *, messages: bool) -> float:
-    """Return the seconds of the processor that LangGraph's saver adds: to a list of texts, or to an agent's messages."""
+    """Return the seconds of the processor that LangGraph's saver adds to a list of texts, or of an agent's messages."""
     from langchain_core.messages import AIMessage, ToolMessage
     from langgraph.checkpoint.sqlite import SqliteSaver
     from langgraph.graph import END as STOP
     from langgraph.graph import START, StateGraph, add_messages
 
-    class Texts(TypedDict):
-        results: Annotated[list[str], operator.add]
-
-    class Messages(TypedDict):
-        results: Annotated[list[Any], add_messages]
+    reducer = add_messages if messages else operator.add
+    # LangGraph reads the annotations, in which it does not see a name of this function.
+    state_class = TypedDict("State", {"results": Annotated[list, reducer]})
 
     def count(state: Any) -> int:
         return len(state["results"]) // (1 + messages)
@@ -103,7 +101,7 @@ def langgraph(steps: int, file: Path, *, messages: bool) -> float:
         text = f"{count(state):06}{RESULT}"
         return {"results": [ToolMessage(text, tool_call_id=f"c{count(state)}") if messages else text]}
 
-    table: Any = StateGraph(Messages if messages else Texts)
+    table: Any = StateGraph(state_class)
     table.add_node("plan", plan)
     table.add_node("act", act)
     table.add_edge(START, "plan")
