@@ -88,7 +88,7 @@ def langgraph(steps: int, file: Path, *, messages: bool) -> float:
 
     reducer = add_messages if messages else operator.add
     # LangGraph reads the annotations, in which it does not see a name of this function.
-    state_class = TypedDict("State", {"results": Annotated[list, reducer]})
+    state_class = TypedDict("State", {"results": Annotated[list, reducer]})  # noqa: UP013
 
     def count(state: Any) -> int:
         return len(state["results"]) // (1 + messages)
