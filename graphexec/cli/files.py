@@ -13,9 +13,15 @@ from graphexec.cli.exit_codes import UsageError
 from graphexec.cli.terminal import write_utf8
 from graphexec.runtime.files import lock, open_private, open_regular, read_lines, write_all
 
+# How a database of SQLite begins.
+_SQLITE = b"SQLite format 3\0"
+
 
 def read_input() -> str:
     """Return the text of the standard input, which is UTF-8 in any locale. Raises `OSError` or `UnicodeDecodeError`."""
+    if not sys.stdin:
+        # It is closed.
+        return ""
     buffer = getattr(sys.stdin, "buffer", None)
     # A stream in memory has no bytes.
     return sys.stdin.read() if buffer is None else read_lines(buffer).decode("utf-8-sig")
@@ -76,8 +82,10 @@ def write_bytes(content: bytes, file: Path, *, private: bool = False) -> None:
 def open_for_writing(file: Path) -> TextIO:
     """Open a file for the records of a run, flushed after each line: locked until it is closed, with the mode 600.
 
-    Raises `UsageError`, also if another run records to it; then the file is unchanged.
+    Raises `UsageError`, also if another run records to it, or it is a database; then the file is unchanged.
     """
+    if is_database(file):
+        raise UsageError(f"{file} is a database, which the records of a run would replace; name another file")
     out: TextIO | None = None
     try:
         # pathlib has no opener, and the caller closes the file.
@@ -93,6 +101,15 @@ def open_for_writing(file: Path) -> TextIO:
             raise UsageError(f"{file} is being written by another run; {remedy}") from error
         raise unwritable(file, error) from error
     return out
+
+
+def is_database(file: str | Path) -> bool:
+    """Return whether a file is a database of SQLite."""
+    try:
+        with open_regular(str(file)) as opened:
+            return opened.read(len(_SQLITE)) == _SQLITE
+    except (OSError, ValueError):
+        return False
 
 
 def unwritable(file: Path, error: OSError) -> UsageError:

@@ -16,17 +16,15 @@ from typing import Annotated
 import typer
 
 from graphexec.cli.exit_codes import Debug, Terminated, UsageError, exit_on_error, option
-from graphexec.cli.files import write
+from graphexec.cli.files import is_database, write
 from graphexec.cli.runs.termination import terminable
 from graphexec.cli.terminal import print_path
-from graphexec.runtime.files import open_regular
 
 # The suffixes of a page.
 _SUFFIXES = (".html", ".htm")
 
-# The addresses of databases; and how a file of SQLite begins.
+# The addresses of databases.
 DATABASES = ("postgresql://", "postgres://")
-_SQLITE = b"SQLite format 3\0"
 
 _LIVE, _OUTPUT = "Live view", "Output"
 
@@ -110,13 +108,7 @@ def _serve(trace: str, port: int, *, opened: bool) -> None:
 
 def is_store(target: str) -> bool:
     """Return whether a target is the address of a database, or a file of SQLite."""
-    if target.startswith(DATABASES):
-        return True
-    try:
-        with open_regular(target) as file:
-            return file.read(len(_SQLITE)) == _SQLITE
-    except (OSError, ValueError):
-        return False
+    return target.startswith(DATABASES) or is_database(target)
 
 
 def _serve_store(target: str, port: int, *, opened: bool) -> None:

@@ -227,7 +227,8 @@ def _form(question: Question, check: str, within: str, form: ReplyForm) -> str:
         f"asked {_ago(question.asked_at)}",
     ]
     if question.expires_at is not None:
-        facts.append(f"in {_span(question.expires_at - time.time())} the answer will be {safe(repr(question.default))}")
+        what = "it goes on" if question.default is None else f"the answer will be {safe(repr(question.default))}"
+        facts.append(f"in {_span(question.expires_at - time.time())} {what}")
     hidden = {"run": question.run_id, "key": question.key, "check": check, "within": within}
     fields = "".join(f'<input type="hidden" name="{name}" value="{escape(one)}">' for name, one in hidden.items())
     problem = form.problems.get("")

@@ -10,6 +10,8 @@ from itertools import takewhile
 from textwrap import shorten
 from typing import Any, Literal, TypeAlias, final, get_args
 
+from pydantic import ConfigDict
+
 from graphexec._arguments import FUNCTION, NAME, STRING, Constraint, optional, validate
 from graphexec.actions import AgentAction, ToolInput
 from graphexec.agents.calls import CallRules
@@ -44,6 +46,9 @@ class Review:
 
     Raises `InputError` for another decision, for an edit without arguments, and for arguments of another decision.
     """
+
+    # The text of a person is not lost in a field of another name.
+    __pydantic_config__ = ConfigDict(extra="forbid")
 
     decision: ReviewDecision
     text: str = ""

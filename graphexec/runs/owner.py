@@ -40,6 +40,12 @@ def this_process() -> str:
     return f"{_machine()}|{process}|{_started(process)}"
 
 
+def format_owner(owner: str) -> str:
+    """Return the number of a process and its host, for people."""
+    machine, process, _ = owner.rsplit("|", 2)
+    return f"process {process} of {machine.partition('|')[0]}"
+
+
 def is_gone(owner: str) -> bool:
     """Return whether a process of this machine has ended; False for one of another machine."""
     machine, process, started = owner.rsplit("|", 2)

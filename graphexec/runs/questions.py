@@ -58,7 +58,8 @@ class Question:
         if self.expires_at is not None:
             until = datetime.fromtimestamp(self.expires_at).astimezone()
             default = json.dumps(self.default, ensure_ascii=False)
-            text += f" (at {until:%Y-%m-%d %H:%M:%S} the answer is {default})"
+            what = "it goes on" if self.default is None else f"the answer is {default}"
+            text += f" (at {until:%Y-%m-%d %H:%M:%S} {what})"
         return " ".join("".join(one if one.isprintable() else " " for one in text).split())
 
     def to_json(self) -> str:
@@ -249,4 +250,6 @@ def _find_problems_in_fields(
 def _describe(schema: Mapping[str, Any]) -> str:
     if "const" in schema:
         return str(schema["const"])
+    if fields := schema.get("properties"):
+        return f"an object with {', '.join(fields)}"
     return f"a value of type {schema.get('type') or str(schema.get('$ref', 'any')).rpartition('/')[2]}"

@@ -39,7 +39,8 @@ class SQLiteRuns(Runs):
             super().__init__(f"the store {self.path}", lease=lease)
         except (OSError, StoreError) as error:
             remedy = "wait for the program that writes to it" if "locked" in str(error) else "name another file"
-            raise InputError(f"{self.path} cannot be used as a store of runs: {error}; {remedy}") from error
+            fact = error.strerror if isinstance(error, OSError) else error.__cause__ or error
+            raise InputError(f"{self.path} cannot be used as a store of runs: {fact}; {remedy}") from error
 
     @staticmethod
     def is_store(path: str | os.PathLike[str]) -> bool:

@@ -18,7 +18,7 @@ from graphexec.runs.errors import RunBusyError, RunChangedError, RunLostError, R
 from graphexec.runs.fingerprint import describe_machine, find_changes
 from graphexec.runs.history import cut_log, read_log
 from graphexec.runs.log import StoredLog
-from graphexec.runs.owner import is_gone, this_process
+from graphexec.runs.owner import format_owner, is_gone, this_process
 from graphexec.runs.questions import Question
 from graphexec.runtime.stored import Opening
 
@@ -81,9 +81,11 @@ class Runs(Database):
                 return log
             row = self.find(run_id)
             assert row is not None, "another process has begun it"
+        if not opening.parent and (parent := self.get(run_id).parent):
+            raise RunStoreError(run_id, f"is nested in the run {parent}; continue that one")
         serial, status, owner, token, until, stored, text = row
         if status == "cancelled":
-            raise RunStoreError(run_id, "was cancelled; fork it: store.fork(run_id)")
+            raise RunStoreError(run_id, f"was cancelled; fork it: store.fork({run_id!r})")
         if stored != machine and not opening.migrate:
             self._raise_changes(run_id, stored, data)
         try:
@@ -101,7 +103,7 @@ class Runs(Database):
         if owner is not None and until > now and not stale and not is_gone(owner):
             raise RunBusyError(
                 run_id,
-                f"is carried on by {owner}; wait for its end, or {until - now:.0f} seconds if its process is gone",
+                f"is carried on by {format_owner(owner)}; wait for its end, or {until - now:.0f} seconds if it is gone",
             )
         # Taken over first, then read: what another process writes after this is refused.
         with self.transaction():
@@ -311,6 +313,7 @@ class Runs(Database):
 
         Raises `InputError` for a run that there is not, for more replies than it has, and for an id that is taken.
         """
+        validate("fork", ("at", at, optional(whole(0))))
         self.get(run_id)
         copy = new_id or f"{run_id}-{time.time_ns():x}"
         rows = cut_log(self.rows(run_id), at, run_id)

@@ -176,8 +176,13 @@ def test_executor_with_a_store_needs_no_option() -> None:
 @cases(
     ("arguments", "expected"),
     (["run", "--id", "x", "trips.py:executor", "q"], "--id x needs a store; add --runs runs.db"),
-    (["run", "--runs", "trips.py", "trips.py:executor", "q"], "trips.py cannot be used as a store of runs"),
-    (["run", "--runs", ".", "trips.py:executor", "q"], ". cannot be used as a store of runs"),
+    (
+        ["run", "--runs", "trips.py", "trips.py:executor", "q"],
+        "trips.py cannot be used as a store of runs: file is not",
+    ),
+    (["run", "--runs", ".", "trips.py:executor", "q"], ". cannot be used as a store of runs: unable to open"),
+    (["run", "--runs", "runs.db", "--id", "", "trips.py:executor", "q"], "run_id is ''; give a name"),
+    (["run", "--record", "runs.db", "trips.py:executor", "q"], "runs.db is a database, which the records"),
     (["run", "--runs", "no/runs.db", "trips.py:executor", "q"], "no/runs.db cannot be used as a store of runs"),
     (
         ["run", "--runs", "mysql://me:secret@host/x", "trips.py:executor", "q"],
@@ -191,6 +196,14 @@ def test_executor_with_a_store_needs_no_option() -> None:
     (
         ["runs", "reply", "runs.db", "a trip", "a trip/9.0", "x"],
         "has no question 'a trip/9.0'; its open ones are a trip/2.0",
+    ),
+    (
+        ["runs", "reply", "runs.db", "a trip", "a trip/2.0", '{"decision": "aprove"}'],
+        "the reply.decision is 'aprove'; choose one of",
+    ),
+    (
+        ["runs", "reply", "runs.db", "a trip", "a trip/2.0", '{"decision": "reject", "reason": "too dear"}'],
+        "the reply has reason, which is none of its fields decision, text, arguments",
     ),
     (["runs", "resume", "runs.db", "trips.py:executor", "no trip"], "there is no run 'no trip' in this store"),
     (["runs", "resume", "runs.db", "trips.py:nothing"], "trips.py has no nothing"),

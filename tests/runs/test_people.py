@@ -258,7 +258,7 @@ def test_the_default_answers_in_the_end(
         waiting = machine.run("go", runs=store, run_id="trip")
         first, other = questions_of(waiting)
         assert (first.default, first.expires_at) == (default, first.asked_at + 60.0)
-        assert json.dumps(default) in str(waiting)
+        assert ("it goes on" if default is None else json.dumps(default)) in str(waiting)
         assert store.reply("trip", other.key, "so")
         assert isinstance(machine.run("go", runs=store, run_id="trip"), Waiting)
         assert store.ready() == []

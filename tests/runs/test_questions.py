@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from graphexec.errors import InputError
-from graphexec.runs import Runs, Waiting
+from graphexec.runs import Runs, RunStoreError, Waiting
 from tests.runs.stores import LONG, TRAVEL, Desk, Place, Plan, Trip, apart, forked, wait_until
 
 HOUR = 3600.0
@@ -172,6 +172,8 @@ def test_questions_of_nested_runs_belong_to_the_root(store: Runs) -> None:
     desk = Desk(store, nested)
     desk.run(Plan(waits=()))
     assert (store.get("trip").status, store.get("nested").status) == ("waiting", "waiting")
+    with pytest.raises(RunStoreError, match="nested in the run trip"):
+        Desk(store).run(run_id="nested")
     [question] = store.questions("trip")
     assert (question.run_id, store.get("trip").note, store.get("nested").is_ready) == ("trip", question.text, False)
     assert store.reply("trip", question.key, "sea")

@@ -349,7 +349,7 @@ def test_forks_at_each_reply_end_alike(store: Runs) -> None:
             outcome = desk.run(run_id=copy)
         assert outcome == result
         assert desk.booked == [0, 1][at:]
-    for at, new_id, fact in ((4, None, "3 replies"), (-1, None, "replies"), (1, "trip", "already")):
+    for at, new_id, fact in ((4, None, "3 replies"), (-1, None, "at=-1"), (1, "trip", "already")):
         with pytest.raises(InputError, match=fact):
             store.fork("trip", at=at, new_id=new_id)
     assert store.fork("trip") != store.fork("trip")

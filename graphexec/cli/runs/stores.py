@@ -51,7 +51,7 @@ def storing(
 
     Raises `UsageError` for an id without a store, and as `open_store` does.
     """
-    made = run_id or secrets.token_hex(6)
+    made = secrets.token_hex(6) if run_id is None else run_id
     if name is not None:
         with open_store(name, new=True) as store:
             yield StoredAs(store, without_password(name), made, target)
@@ -112,14 +112,16 @@ def read_value(question: Question, text: str) -> object:
         with suppress(InputError):
             question.read(value)
             return value
-    return text
+    # So the error of a mistake in JSON names its field.
+    return values[0]
 
 
 def question_lines(questions: Iterable[Question], name: str) -> Iterator[str]:
     """Yield the questions, each with its key, and the command that answers it."""
     for one in questions:
-        kind = one.schema.get("type", "JSON")
-        yield f"{one.key}: {one}{'' if one.choices or kind == 'string' else f' (a JSON {kind})'}"
+        kind, fields = one.schema.get("type", "JSON"), ", ".join(one.schema.get("properties", ()))
+        hint = f" (a JSON {kind}{fields and f' with {fields}'})"
+        yield f"{one.key}: {one}{'' if one.choices or kind == 'string' else hint}"
         yield f"  answer it: graphexec runs reply {quote(name)} {quote(one.run_id)} {quote(one.key)} VALUE"
 
 

@@ -179,7 +179,9 @@ class TracePrinter(AnswerPrinter):
         self.show_pending(())
         self._print_gap()
         super().on_end(progress)
-        self._cost(progress)
+        # Of a stored run that did not get on, the cost so far is in the store.
+        if progress.node or self._stored is None:
+            self._cost(progress)
 
     def answer(self, ending: Ending) -> None:
         """Print the answer between two empty lines."""
