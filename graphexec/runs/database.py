@@ -171,7 +171,8 @@ class Database(ABC):
     def find(self, run_id: str) -> tuple[Any, ...] | None:
         """Return the columns of a run that say who may continue it; `None` if there is no such run."""
         rows = self.execute(
-            "SELECT serial, status, owner, token, leased_until, machine, start FROM graphexec_runs WHERE run_id=?",
+            "SELECT serial, status, owner, token, leased_until, machine, start, parent FROM graphexec_runs "
+            "WHERE run_id=?",
             run_id,
         )
         return rows[0] if rows else None

@@ -81,9 +81,10 @@ class Runs(Database):
                 return log
             row = self.find(run_id)
             assert row is not None, "another process has begun it"
-        if not opening.parent and (parent := self.get(run_id).parent):
-            raise RunStoreError(run_id, f"is nested in the run {parent}; continue that one")
-        serial, status, owner, token, until, stored, text = row
+        serial, status, owner, token, until, stored, text, parent = row
+        if parent != opening.parent:
+            nested = f"is nested in the run {parent}; continue that one"
+            raise RunStoreError(run_id, nested if parent else "has the id of a call; begin it again under another id")
         if status == "cancelled":
             raise RunStoreError(run_id, f"was cancelled; fork it: store.fork({run_id!r})")
         if stored != machine and not opening.migrate:
