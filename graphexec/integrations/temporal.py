@@ -12,9 +12,8 @@ from temporalio import activity, workflow
 from temporalio.client import Client, WorkflowHandle
 from temporalio.exceptions import ApplicationError
 
-from graphexec.integrations.placement import drive, is_lasting
+from graphexec.integrations.placement import adrive, is_lasting
 from graphexec.runs import Runs
-from graphexec.runtime.io import ASYNC
 
 if TYPE_CHECKING:
     from graphexec.executor import AgentExecutor
@@ -34,7 +33,7 @@ def activity_for(executor: AgentExecutor[Any], runs: Runs) -> Callable[..., Any]
     async def carry_on(run_id: str, inputs: Any, heartbeat: float) -> dict[str, Any]:
         beating = asyncio.create_task(_beat(heartbeat))
         try:
-            return await ASYNC.call(drive, executor, runs, run_id, inputs)
+            return await adrive(executor, runs, run_id, inputs, patience=heartbeat)
         except Exception as error:
             raise ApplicationError(str(error), type=type(error).__name__, non_retryable=is_lasting(error)) from error
         finally:

@@ -62,6 +62,10 @@ class PostgresRuns(Runs):
             if self.closed:
                 raise StoreError(f"{self.label} is closed; open it again: PostgresRuns(dsn)")
             self._database = psycopg.connect(self._dsn, autocommit=True)
+            # A process that stops in a transaction, or loses its network, keeps its run from others for this time.
+            milliseconds = str(max(1, round(self.lease * 1000)))
+            setting = "SELECT set_config('idle_in_transaction_session_timeout', %s, false)"
+            self._database.execute(setting, [milliseconds])
         return self._database
 
     def execute(self, statement: str, *parameters: object) -> list[tuple[Any, ...]]:

@@ -225,7 +225,8 @@ class Runs(Database):
         now = time.time()
         rows = self.execute(
             "SELECT run_id, status, created, updated, note, owner, leased_until, parent, "  # noqa: S608
-            f"status='waiting' AND parent='' AND run_id NOT IN (SELECT run_id FROM graphexec_questions WHERE {OPEN}) "
+            "status='waiting' AND parent='' AND NOT EXISTS "
+            f"(SELECT 1 FROM graphexec_questions WHERE graphexec_questions.run_id=graphexec_runs.run_id AND {OPEN}) "
             f"FROM graphexec_runs WHERE {where}",
             now,
             *parameters,

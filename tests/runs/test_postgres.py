@@ -76,6 +76,19 @@ def test_connection_may_break_before_each_statement(server: Place) -> None:
         assert number > 10
 
 
+def test_process_that_stops_in_a_transaction_blocks_nobody_for_ever(server: Place) -> None:
+    def stop() -> None:
+        with store.transaction():
+            store.execute("SELECT 1 FROM graphexec_runs FOR UPDATE")
+            other.cancel("trip")
+
+    with server.open(lease=0.2) as store, server.open() as other:
+        Desk(other).run(Plan())
+        with pytest.raises(StoreError):
+            stop()
+        assert [one.status for one in store.list()] == ["cancelled"]
+
+
 @pytest.mark.parametrize("is_cancelled", [True, False])
 def test_run_sees_what_is_about_to_be_stored(server: Place, monkeypatch: MonkeyPatch, is_cancelled: bool) -> None:
     """Another process cancels it, or answers as it stops to wait, and commits when the run waits for that."""

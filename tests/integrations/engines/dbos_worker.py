@@ -17,7 +17,7 @@ def configuration(folder: Path, executor_id: str) -> DBOSConfig:
     return {
         "name": "graphexec",
         "system_database_url": f"sqlite:///{folder / 'dbos.db'}",
-        # The SQLite of the operating system may be older than 3.42, which DBOS needs.
+        # The SQLite of the operating system may be older than 3.42, which DBOS needs from Python 3.12 on.
         "db_engine_kwargs": {"module": import_module("pysqlite3")},
         "executor_id": executor_id,
         "log_level": "CRITICAL",

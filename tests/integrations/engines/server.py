@@ -15,7 +15,11 @@ async def temporal_server() -> AsyncGenerator[tuple[Client, str]]:
     program = Path(sysconfig.get_path("scripts")) / "temporal"
     # One of its types has a parameter that is left out.
     server = await WorkflowEnvironment.start_local(  # pyright: ignore[reportUnknownMemberType]
-        dev_server_existing_path=str(program), dev_server_log_level="error", dev_server_log_format="json"
+        dev_server_existing_path=str(program),
+        dev_server_log_level="error",
+        dev_server_log_format="json",
+        # A killed worker keeps the task of a workflow for this time, which is 10 seconds otherwise.
+        dev_server_extra_args=["--dynamic-config-value", 'history.defaultWorkflowTaskTimeout="1s"'],
     )
     async with server:
         yield server.client, server.client.service_client.config.target_host
