@@ -88,7 +88,7 @@ def langgraph(steps: int, file: Path, *, messages: bool) -> float:
 
     reducer = add_messages if messages else operator.add
     # LangGraph reads the annotations, in which it does not see a name of this function.
-    state_class = TypedDict("State", {"results": Annotated[list, reducer]})  # noqa: UP013
+    State = TypedDict("State", {"results": Annotated[list, reducer]})  # noqa: UP013
 
     def count(state: Any) -> int:
         return len(state["results"]) // (1 + messages)
@@ -101,7 +101,7 @@ def langgraph(steps: int, file: Path, *, messages: bool) -> float:
         text = f"{count(state):06}{RESULT}"
         return {"results": [ToolMessage(text, tool_call_id=f"c{count(state)}") if messages else text]}
 
-    table: Any = StateGraph(state_class)
+    table: Any = StateGraph(State)
     table.add_node("plan", plan)
     table.add_node("act", act)
     table.add_edge(START, "plan")

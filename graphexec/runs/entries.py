@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
 from functools import cache
 from hashlib import sha256
 from typing import Any
@@ -26,6 +27,7 @@ from graphexec.effects import AskHuman, CallAgent, CallTool, ModelEffect
 from graphexec.errors import SnapshotError
 from graphexec.kernel.effects import CallContext, Effect, Perform
 from graphexec.kernel.events import ChargedReply, Cut
+from graphexec.kernel.exactness import class_of
 from graphexec.kernel.serialization import (
     SERIALIZATION_ERRORS,
     dump_reply,
@@ -42,9 +44,36 @@ _LONGEST = 2_000
 _CUT = '{"graphexec.cut":true}'
 # The only key of the data of a reply that is read by its own class.
 _EXACT = "graphexec.reply"
+# How the data of replies begin that look like these, which are stored exactly.
+_OURS = (b'{"graphexec.cut"', b'{"graphexec.reply"')
 
 
-_encode = json.JSONEncoder(default=to_jsonable_python).encode
+def _plain(part: Any) -> Any:
+    """Return a part of an effect as JSON data; of what has none, the name of its class."""
+    kind: Any = class_of(part)
+    if issubclass(kind, (set, frozenset)):
+        # Each process has another order.
+        return sorted(map(encode_constant, part))
+    if is_dataclass(part):
+        return {one.name: getattr(part, one.name) for one in fields(part)}
+    if hasattr(kind, "model_fields"):
+        return dict(part)
+    try:
+        return to_jsonable_python(part)
+    except SERIALIZATION_ERRORS:
+        return str(kind.__name__)
+
+
+_encoder = json.JSONEncoder(default=_plain)
+
+
+def encode_constant(value: object) -> str:
+    """Return a value as JSON, which is the same in every process, though it may not be possible to read it."""
+    try:
+        return _encoder.encode(value)
+    # Keys that JSON does not have are a TypeError.
+    except (*SERIALIZATION_ERRORS, TypeError):
+        return "null"
 
 
 def describe_effect(effect: Effect[Any]) -> str:
@@ -59,10 +88,7 @@ def describe_effect(effect: Effect[Any]) -> str:
             details = question
         case _:
             details = effect
-    try:
-        text = _encode(details)
-    except SERIALIZATION_ERRORS:
-        return "null"
+    text = encode_constant(details)
     if len(text) <= _LONGEST:
         return text
     digest = f"sha256:{sha256(text.encode()).hexdigest()}"
@@ -99,24 +125,23 @@ def encode_reply(
     Raises `SnapshotError` with the place of a part that JSON cannot express.
     """
     if type(reply) is Cut:
-        return _CUT, reply
+        return _with_charges(_CUT, charged), reply
     kind: Any = type(effect)
     if kind is not Perform:
         to_json, load, short = _codec(kind)
         try:
             data = to_json(reply, by_alias=True, exclude_defaults=short, round_trip=True, warnings=False)
             stored = load(data, strict=True, by_alias=True, by_name=True)
-            if stored == reply:
+            if stored == reply and not data.startswith(_OURS):
                 return _with_charges(data.decode(), charged), stored
         except Exception:  # noqa: BLE001, S110 - what cannot be written so is written, or told, below
             pass
     try:
         kinds = () if kind is Perform else (kind,)
-        data = dump_reply(reply, kinds, f"the reply to {kind.__name__}")["reply"]
+        text = format_json({_EXACT: dump_reply(reply, kinds, f"the reply to {kind.__name__}")["reply"]})
+        return _with_charges(text, charged), load_reply(effect, parse_json(text)[_EXACT], outcomes)
     except SERIALIZATION_ERRORS as error:
         raise SnapshotError(f"{error}") from error
-    stored = load_reply(effect, data, outcomes)
-    return _with_charges(format_json({_EXACT: data}), charged), stored
 
 
 def _with_charges(text: str, charged: Mapping[str, float] | None) -> str:
@@ -130,7 +155,7 @@ def decode_reply(
     reply: Any
     if data == json.loads(_CUT):
         reply = Cut()
-    elif not isinstance(data, dict) or _EXACT not in data:
+    elif not isinstance(data, dict) or [*data] != [_EXACT]:
         kind: Any = type(effect)
         try:
             reply = read_exactly(reply_adapter(kind), json.dumps(data))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Mapping
+from enum import EnumType
 from functools import cache, lru_cache
 from hashlib import sha256
 from types import UnionType
@@ -15,6 +16,7 @@ from graphexec.draw.model.picture import picture_of
 from graphexec.effects import ModelEffect
 from graphexec.kernel.graph import Graph, Trait
 from graphexec.kernel.signatures import read_reply
+from graphexec.runs.entries import encode_constant
 from graphexec.tools import AnyTool
 from graphexec.tools.tool import Tool
 
@@ -28,15 +30,24 @@ def fingerprint(graph: Graph[Any, Any]) -> Mapping[str, str]:
     parts |= {one.name: one.text for one in graph.find_settings(Trait)}
     for node in graph:
         parts[f"the node {node.name}"] = " ".join(
-            [node.kind, *(kind.__name__ for kind in node.takes), "asks", *sorted(one.__name__ for one in node.effects)]
+            [
+                node.kind,
+                *(kind.__name__ for kind in node.takes),
+                "costs",
+                *(meter.name for meter in node.meters),
+                "asks",
+                *sorted(one.__name__ for one in node.effects),
+            ]
         )
         for effect in node.effects:
             replies = ", ".join(map(_name, read_reply(effect)))
-            parts[f"the effect {effect.__name__}"] = f"{_fields(effect)} -> {replies}"
+            charges = ", ".join(f"{amount} {meter.name}" for meter, amount in effect.charges.items())
+            parts[f"the effect {effect.__name__}"] = f"{_fields(effect)} -> {replies}, for {charges}"
             for one in read_reply(effect):
                 parts |= {f"the class {kind.__name__}": _fields(kind) for kind in _classes(one)}
     for edge in graph.edges:
-        parts[f"the edge {edge.source} --{edge.outcome.__name__}-->"] = str(getattr(edge.target, "name", edge.target))
+        to = str(getattr(edge.target, "name", edge.target))
+        parts[f"the edge {edge.source} --{edge.outcome.__name__}-->"] = " ".join([to, *(m.name for m in edge.resets)])
     for outcome in graph.outcomes.values():
         parts |= {f"the class {kind.__name__}": _fields(kind) for kind in _classes(outcome)}
     for agent in graph.find_settings(Agent):
@@ -110,7 +121,14 @@ def _name(kind: Any) -> str:
 def _fields(kind: Any) -> str:
     """Return the fields of a class with their annotations."""
     if hasattr(kind, "model_fields"):
-        return ", ".join(f"{name}: {_name(one.annotation)}" for name, one in kind.model_fields.items())
+        # A default that is not set is not stored.
+        return ", ".join(
+            f"{name}: {_name(one.annotation)} = {encode_constant(one.default)}"
+            for name, one in kind.model_fields.items()
+        )
+    members: Mapping[str, Any] = getattr(kind, "__members__", {})
+    if members:
+        return ", ".join(f"{name} = {encode_constant(one.value)}" for name, one in members.items())
     if not dataclasses.is_dataclass(kind):
         return _name(kind)
     # mypy does not take a class for hashable.
@@ -128,7 +146,7 @@ def _classes(kind: Any) -> tuple[type, ...]:
         # Any: an annotation, or a part of one.
         one: Any = open_kinds.pop()
         open_kinds += get_args(one)
-        has_fields = dataclasses.is_dataclass(one) or hasattr(one, "model_fields")
+        has_fields = dataclasses.is_dataclass(one) or hasattr(one, "model_fields") or isinstance(one, EnumType)
         if isinstance(one, type) and one not in found and has_fields:
             found[one] = None
             open_kinds += _annotations(one).values()

@@ -107,7 +107,8 @@ class StoredLog:
             return None
         try:
             reply = load_answer(effect, answer)
-        except InputError as error:
+            encode_reply(effect, reply, None, {})
+        except (InputError, SnapshotError) as error:
             problem = str(error).removesuffix(".")
             again = replace(question, text=f"The last answer was invalid: {problem}.\n{question.text}")
             await io.call(self._store.reopen, again)

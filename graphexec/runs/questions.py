@@ -16,7 +16,7 @@ from pydantic_core import to_jsonable_python
 from graphexec.effects import CallTool, ToolResult
 from graphexec.errors import InputError, format_value
 from graphexec.kernel.effects import Effect
-from graphexec.kernel.serialization import SERIALIZATION_ERRORS, format_json, reply_adapter
+from graphexec.kernel.serialization import SERIALIZATION_ERRORS, load_reply, reply_adapter
 from graphexec.runs.errors import RunStoreError
 
 # The reply to a question about a call in doubt that makes the call again.
@@ -74,6 +74,7 @@ class Question:
         """
         try:
             data = to_jsonable_python(value, by_alias=True)
+            json.dumps(data)
         except SERIALIZATION_ERRORS as error:
             raise InputError(f"the reply {format_value(value)} cannot be stored: {error}") from None
         field, choices = _find_choices(self.schema)
@@ -82,7 +83,7 @@ class Question:
         problem = next(find_problems(self.schema, data, self.schema.get("$defs", {}), "the reply"), None)
         if problem is not None:
             raise InputError(f"{problem}; {self.key} asks: {self}")
-        return format_json(data)
+        return json.dumps(data)
 
 
 @final
@@ -159,6 +160,9 @@ def load_answer(effect: Effect[Any], text: str) -> Any:
         return reply_adapter(kind).validate_json(text, strict=True, by_alias=True, by_name=True)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
+        if first["type"] == "json_invalid":
+            # A lone surrogate, which pydantic's parser rejects.
+            return load_reply(effect, {"data": json.loads(text)})
         raise InputError(": ".join([*map(str, first["loc"]), first["msg"].removeprefix("Value error, ")])) from None
     # A user's class may raise any exception.
     except Exception as error:

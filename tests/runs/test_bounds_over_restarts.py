@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -95,3 +97,35 @@ def test_every_attempt_is_charged(ends: tuple[int, ...], begun: int) -> None:
         "2 of trip/2.2",
         "0 of trip/4.0",
     ]
+
+
+@pytest.mark.medium
+@cases("width", 1, 2)
+def test_charges_of_a_nested_run_that_the_deadline_cuts_are_stored(width: int, tmp_path: Path) -> None:
+    ended = threading.Event()
+
+    @tool
+    def hang() -> str:
+        """Hang."""
+        ended.wait(10)
+        return ""
+
+    @tool
+    def work() -> str:
+        """Work."""
+        return ""
+
+    def decide(steps: Sequence[Any], _: dict[str, Any]) -> Any:
+        return AgentFinish({"output": ""}) if steps else [AgentAction("work", {}), AgentAction("hang", {})]
+
+    inner = AgentExecutor(agent=decide, tools=[work, hang], tool_concurrency=1)
+    helper = inner.as_tool("help", "Help.")
+
+    def agent(steps: Sequence[Any], _: dict[str, Any]) -> Any:
+        return AgentFinish({"output": ""}) if steps else [AgentAction("help", {"input": "go"})] * width
+
+    executor = AgentExecutor(agent=agent, tools=[helper], max_execution_time=0.2)
+    with SQLiteRuns(tmp_path / "runs.db") as store:
+        results: list[Any] = [executor.run("go", runs=store, run_id="trip") for _ in range(2)]
+    ended.set()
+    assert results[0].spent == results[1].spent

@@ -1,5 +1,6 @@
 """Code that changes while a run is stored: refused with the name of what changed, or the run is the same."""
 
+import os
 import subprocess
 import sys
 import types
@@ -20,15 +21,27 @@ from tests.parameters import cases
 # A machine with effects of its own, a batch, and a question.
 ORDERS = """
 from dataclasses import dataclass
-from typing import final
+from enum import Enum
+from typing import ClassVar, final
+
+from pydantic import BaseModel
 
 from graphexec import END, Asks, AskHuman, Effect, Exhausted, ask, ask_all, edges, graph, node, on
+from graphexec.kernel import ITERATIONS, Meter
+
+class Kind(Enum):
+    GREEN = "g"
+    BLACK = "b"
+
+class Sort(BaseModel, frozen=True):
+    kind: Kind = Kind.GREEN
 
 @final
 @dataclass(frozen=True)
 class Order:
     item: str
     count: int = 2
+    sort: Sort = Sort()
     note: str = "soon"
 
 @dataclass(frozen=True)
@@ -39,6 +52,8 @@ class Price(Effect[float]):
 class Stock(Effect[int]):
     item: str
     shop: str = "here"
+    # Which JSON cannot express.
+    look: object = len
 
 @final
 @dataclass(frozen=True)
@@ -222,6 +237,18 @@ SAME, REFUSED, CHANGED = "same", "refused", "changed"
     ("left: int -> left: int\n    more: int = 0", "class Offer", CHANGED),
     ("    by: str ->     by: str | None", "class Bought", SAME),
     ("class Price(Effect[float]) -> class Price(Effect[str])", "effect Price", REFUSED),
+    ('GREEN = "g"\n    BLACK = "b" -> GREEN = "b"\n    BLACK = "g"', "class Kind", SAME),
+    ("kind: Kind = Kind.GREEN -> kind: Kind = Kind.BLACK", "class Sort", SAME),
+    (
+        "class Price(Effect[float]): -> class Price(Effect[float]):\n    charges: ClassVar = {Meter('coins'): 1}",
+        "effect Price",
+        CHANGED,
+    ),
+    (
+        "@node(when_spent=Stopped)\ndef check -> @node(when_spent=Stopped, meters=[ITERATIONS])\ndef check",
+        "node check",
+        CHANGED,
+    ),
     ("Stock -> Supply", "the effect Stock is gone", REFUSED),
     ('shop: str = "here" -> shop: str = "far"', "shop", REFUSED),
     (
@@ -341,9 +368,12 @@ def test_limits_change_between_processes(tmp_path: Path) -> None:
 
 # Annotations with a function, with modules, and with quotes.
 ODD = (
-    "from typing import final -> from typing import Annotated, Literal, Optional, Union, final && "
+    "from typing import ClassVar, final -> from typing import Annotated, Literal, Optional, Union, final && "
     'note: str = "soon" -> note: Annotated[str, len] = "soon"\n    others: "list[Order] | None" = None\n'
-    '    kind: Optional[Literal["a", 1]] = None\n    more: Union[dict[str, "Order"], None] = None'
+    '    kind: Optional[Literal["a", 1]] = None\n    more: Union[dict[str, "Order"], None] = None\n'
+    '    tags: frozenset[str] = frozenset("abcdefgh") && '
+    "class Price(Effect[float]):\n    item: str -> class Price(Effect[float]):\n    item: str\n"
+    '    also: frozenset[str] = frozenset("abcdefgh")'
 )
 
 SCRIPT = """
@@ -360,14 +390,22 @@ def test_fingerprint_is_the_same_in_another_process(tmp_path: Path) -> None:
     """The program is a script in one process, and is imported in the other."""
     script = tmp_path / "shop.py"
     script.write_text(change_text(ORDERS, ODD) + SCRIPT, encoding="utf-8")
-    told = subprocess.run([sys.executable, str(script)], cwd=tmp_path, capture_output=True, text=True, check=True)
+    told = subprocess.run(
+        [sys.executable, str(script)],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+        env=os.environ | {"PYTHONHASHSEED": "1"},
+    )
     assert "Who buys tea?" in told.stdout
     with SQLiteRuns(tmp_path / "runs.db") as store, loaded(ORDERS, ODD) as program:
         parts = store.machine_of("one")["fingerprint"]
         assert parts["the class Order"] == (
-            "item: str, count: int, note: str, others: list[Order] | NoneType, kind: Literal['a', 1] | NoneType, "
-            "more: dict[str, Order] | NoneType"
+            "item: str, count: int, sort: Sort, note: str, others: list[Order] | NoneType, "
+            "kind: Literal['a', 1] | NoneType, more: dict[str, Order] | NoneType, tags: frozenset[str]"
         )
         assert not any(word in f"{parts}" for word in ("0x", "function", "__main__", "typing"))
-        done = program.machine.run(None, handlers=program.handlers, runs=store, run_id="one")
+        # Their sets have other orders.
+        done = program.machine.run(program.value, handlers=program.handlers, runs=store, run_id="one")
         assert isinstance(done.outcome, program.Bought)

@@ -195,9 +195,9 @@ ORDER = Order(lines=[Line(product="tea")], due=date(2026, 12, 1))
 @pytest.mark.medium
 @cases(
     "kind, good, bad, choices",
-    (str, [("yes", "yes"), ("", "")], [1, None, ["yes"]], ()),
+    (str, [("yes", "yes"), ("", ""), ("half \ud83d\x00", "half \ud83d\x00")], [1, None, ["yes"]], ()),
     (bool, [(True, True), (False, False)], [1, "yes", None], ()),
-    (int, [(3, 3)], [True, "3", 2.5], ()),
+    (int, [(3, 3)], [10**5_000, True, "3", 2.5], ()),
     (float, [(2.5, 2.5), (3, 3.0)], ["3", True], ()),
     (Literal["a", "b"], [("a", "a")], ["c", "", 1], ("a", "b")),
     (Size, [("large", Size.LARGE), (Size.SMALL, Size.SMALL)], ["huge"], ("small", "large")),
@@ -206,7 +206,7 @@ ORDER = Order(lines=[Line(product="tea")], due=date(2026, 12, 1))
     (int | None, [(None, None), (3, 3)], ["x"], ()),
     (Choice, [("large", Choice("large")), ({"size": "small", "text": "x"}, SMALL)], ["huge", {}], ("small", "large")),
     (Order, [(ORDER, ORDER), (ORDER.model_dump(mode="json"), ORDER)], [{}, "tea", *BAD_ORDERS], ()),
-    (Any, [({"a": [1, None]}, {"a": [1, None]}), ("x", "x")], [], ()),
+    (Any, [({"a": [1, None]}, {"a": [1, None]}), ("x", "x"), ({"graphexec.cut": True},) * 2], [10**5_000], ()),
 )
 def test_replies_are_typed(kind: Any, good: Any, bad: Any, choices: Any, tmp_path: Path) -> None:
     @dataclass(frozen=True)
@@ -270,6 +270,17 @@ def test_the_default_answers_in_the_end(
         done = machine_of(effect, gx.AskHuman("Why?")).run("go", runs=later, run_id="trip")
         assert not isinstance(done, Waiting)
         assert done.outcome == Asked((default, "so"))
+
+
+def test_a_reply_that_cannot_be_stored_is_asked_for_again(store: SQLiteRuns) -> None:
+    machine, deep = machine_of(WaitForEvent("paid")), list[Any]()
+    for _ in range(170):
+        deep = [deep]
+    answer(store, machine.run("go", runs=store, run_id="trip"), {"paid": deep})
+    again = machine.run("go", runs=store, run_id="trip")
+    assert "nested more than" in questions_of(again)[0].text
+    answer(store, again, {"paid": 1})
+    assert machine.run("go", runs=store, run_id="trip").outcome == Asked((1,))  # type: ignore[union-attr]
 
 
 def test_an_event_comes_before_its_default(store: SQLiteRuns) -> None:

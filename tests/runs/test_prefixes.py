@@ -359,6 +359,12 @@ VALUES: Sequence[tuple[Any, Any, bool]] = (
     (LOOP, Any, False),
     ({"a": [1, {"b": float("nan")}]}, Any, False),
     (-0.0, float, True),
+    # As the data of the log look.
+    ({"graphexec.cut": True}, Any, True),
+    ({"graphexec.reply": 1}, Any, True),
+    ({"graphexec.reply": {"class": "str", "data": "x"}}, Any, True),
+    ({"graphexec.cut": True, "graphexec.integer": "ff"}, dict[str, Any], True),
+    ({"a": 1, "graphexec.reply": 1}, Any, True),
 )
 
 

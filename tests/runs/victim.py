@@ -60,7 +60,8 @@ class Notes:
             # A process that is stopped while it writes keeps the lock of the file.
             with self.lock:
                 self.add(kind="stopped", process=os.getpid())
-                os.kill(os.getpid(), signal.SIGSTOP)
+                # Sent to the process, another thread may take it, and this one goes on for a moment.
+                signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)
         time.sleep(WORK)
         self.add(kind="end", word=word)
         return f"<{word}>"

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from graphexec.runtime import ASYNC, BLOCKING, IO
-from graphexec.runtime.io import RetryPolicy, retry, run_sync
+from graphexec.runtime.io import retry, run_sync
+from graphexec.runtime.retry import RetryPolicy
 from tests.parameters import cases
 from tests.runtime.actors import cancel_when
 
