@@ -66,7 +66,7 @@ class StoredRecords:
         self._budgets: Mapping[str, float | None] = machine["budgets"]
         found = store.find(run.run_id)
         assert found is not None, "the run is there"
-        start = json.loads(found[-1])
+        start = json.loads(found[-2])
         self._limits: Record = {}
         self._spent: dict[str, float] = {}
         self._seconds, self._restarts, self._written = 0.0, 0, 0.0
