@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Any, final
 
-from graphexec.draw.runs.data import read_limits
+from graphexec.draw.runs.data import ending_data, read_limits
 from graphexec.effects import CallTool
 from graphexec.errors import InputError, SnapshotError
 from graphexec.kernel.effects import Batch, CallContext, InDoubt
@@ -61,6 +61,19 @@ class StoredHistory:
     # The edges that it has taken since the last one in the log.
     moves: list[str] = field(default_factory=list[str])
     snapshot: Snapshot | None = None
+    # Any: the data of the answer.
+    ending: Any = None
+
+    def require_ending(self, outcome: Any) -> None:
+        """Raise `RunChangedError` if the run ended otherwise, as far as that can be seen in another process."""
+        before, now = _canonical(self.ending), _canonical(json.loads(json.dumps(ending_data(outcome))))
+        if before != now and not self.opening.migrate and " at 0x" not in f"{before}{now}":
+            raise RunChangedError(
+                self.opening.run_id,
+                f"has ended with {before}, where the machine now ends with {now}; read it with the code that it "
+                "ended with",
+                ["the answer"],
+            )
 
     @property
     def seconds(self) -> float:
@@ -197,6 +210,8 @@ class _Reader:
                 self.path += entry[1]
             elif entry[0] == "begin":
                 history.attempts = entry[1]
+            elif entry[0] == "end":
+                history.ending = entry[1]
             elif entry[0] == "ask":
                 asked = asked or entry
         return asked
@@ -271,6 +286,18 @@ def read_log(rows: Iterable[str], opening: Opening, start: Snapshot) -> StoredHi
     members = item.open if isinstance(item, Batch) else (0,)
     history.calls = [call for call in calls if call.member in members]
     return history
+
+
+# Any: JSON data.
+def _canonical(data: Any) -> str:
+    """Return data as JSON in which lists are sorted, as those of a set have another order in each process."""
+    # Any: pyright narrows it to unknown types.
+    held: Any = data
+    if isinstance(data, list):
+        return json.dumps(sorted(map(_canonical, held)))
+    if isinstance(data, dict):
+        return json.dumps({name: _canonical(held[name]) for name in sorted(held)})
+    return json.dumps(data)
 
 
 def name_move(event: Moved) -> str:

@@ -185,6 +185,8 @@ class StoredLog:
             self._add_moves()
             self._pending.append(f'["end",{json.dumps(ending_data(outcome))}]')
             await self._commit(io)
+        elif self._history.ending is not None:
+            self._history.require_ending(outcome)
         # A lone surrogate cannot be stored.
         self._status = "done", note[:500].encode(errors="backslashreplace").decode()
 

@@ -332,6 +332,7 @@ def test_finished_run_is_compared_too(tmp_path: Path) -> None:
                 "where the machine now ends",
             ),
             ("return Bought -> yield from ask(AskHuman('Really?'))\n    return Bought", "confirm>Bought"),
+            ("return Bought(offer, person) -> return Bought(offer, 'somebody')", "now ends with .*somebody"),
             ('Order("tea") -> Order("tea", 2)', None),
         ):
             with loaded(ORDERS, change) as program:
