@@ -186,6 +186,12 @@ def resume(
         str | None, _argument("ID", "The id of a run. Default: all runs of this executor that are ready.")
     ] = None,
     *,
+    migrate: Annotated[
+        bool,
+        typer.Option(
+            "--migrate", help="Continue a run that another version began, as far as it asks for the same calls."
+        ),
+    ] = False,
     json: Annotated[
         bool, typer.Option("--json", help="Print one JSON object per event.", rich_help_panel=_OUTPUT)
     ] = False,
@@ -203,7 +209,7 @@ def resume(
         named = build_executor(AgentOptions(target=target))
         for one in _ready_runs(store, named) if run_id is None else [store.get(run_id).run_id]:
             display = Records(out) if json else (AnswerPrinter if quiet else TracePrinter)(out, sys.stderr)
-            stored = StoredAs(store, without_password(file), one, target)
+            stored = StoredAs(store, without_password(file), one, target, migrate)
             setup = RunSetup(None, named.executor, named.model, named.agent, stored=stored)
             ended = follow(setup, [display], debug=debug)
             code = code or ended

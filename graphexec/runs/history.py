@@ -335,6 +335,8 @@ def cut_log(rows: Sequence[str], at: int | None, run_id: str) -> list[str]:
         raise InputError(f"the run {run_id} has {most} replies, so it cannot be forked at {at}; give 0 to {most}")
     # The copy makes the calls without a reply, which in the original are begun: they are in no doubt.
     return [
-        json.dumps([row[0], *(one for one in row[1:] if one[0] != "ask" or (one[1], one[2]) in replied)])
+        json.dumps(
+            [row[0], *(one for one in row[1:] if one[0] not in (BEGUN, WAITS, RAISED) or (one[1], one[2]) in replied)]
+        )
         for row in kept
     ]

@@ -54,6 +54,8 @@ class StoredLog:
         # Calls that are answered from the store, or have begun in this process.
         self._known: set[Key] = set()
         self._begun: dict[Key, None] = {}
+        # Those that wait for an answer from now on.
+        self._asking: dict[Key, CallContext[Any]] = {}
         self._status: tuple[str, str | None] = ("failed", None)
         self.snapshot = history.snapshot or history.start
         self.failure: Exception | None = None
@@ -104,6 +106,8 @@ class StoredLog:
         answer = await io.call(self._store.ask, question)
         # A call that was to be made again since this process began has not been charged again.
         if answer is None or (policy == "ask" and answer == AGAIN):
+            if key not in history.open:
+                self._asking[key] = call
             return None
         try:
             reply = load_answer(effect, answer)
@@ -152,8 +156,12 @@ class StoredLog:
             # The call is over, so that a resume must not make it again.
             told = ToolResult(f"{effect.name} was called, and its result cannot be stored: {error}", "error")
             text, stored = encode_reply(effect, told, call.charged, {})
+        key = (call.sequence, call.member)
+        if key in self._known and key not in self._history.open:
+            # What was asked is compared with what other code asks, so that no answer is given to another question.
+            self._pending.append(ask_entry(call, effect))
         self._pending.append(f'["reply",{call.sequence},{call.member},{at!r},{seconds!r},{text}]')
-        self._begun.pop((call.sequence, call.member), None)
+        self._begun.pop(key, None)
         request = call.request
         if self._opening.eager or (request is not effect and request is not None and len(members_of(request)) > 1):
             await self._commit(io, durable=False)
@@ -202,6 +210,9 @@ class StoredLog:
         # A call whose caller was cancelled may go on, in its thread.
         raised = isinstance(error, Exception) and not isinstance(error, AbandonedError) and len(calls) == 1
         state = WAITS if suspended else RAISED if raised else None
+        if suspended:
+            self._pending += [ask_entry(call, call.effect) for call in self._asking.values() if call.effect is not None]
+            self._begun |= dict.fromkeys(self._asking)
         if state is not None:
             self._pending += [json.dumps([state, *key]) for key in self._begun]
         # The run's own exception is raised, whatever becomes of the store.

@@ -99,6 +99,15 @@ def test_run_that_failed_goes_on() -> None:
     assert runs("resume", "trips.py:flying", "trip").out == "booked Oslo\n"
 
 
+def test_other_code_goes_on_only_where_it_is_the_same() -> None:
+    assert command(*RUN).code == 4
+    other = runs("resume", "trips.py:flying", "a trip")
+    assert (other.code, "another version of this machine" in other.err) == (1, True)
+    # With --migrate each call is compared, and this one skips the approval.
+    migrated = runs("resume", "trips.py:flying", "a trip", "--migrate")
+    assert (migrated.code, "where the machine now" in migrated.err) == (1, True)
+
+
 @pytest.mark.medium
 def test_json_records_and_quiet_keep_their_promises() -> None:
     quiet = command(*RUN, "--quiet")

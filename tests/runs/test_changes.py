@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from graphexec import Machine, RunResult
+from graphexec import AskHuman, Machine, RunResult
 from graphexec.kernel import Done
 from graphexec.kernel.stepping import replay
 from graphexec.runs import RunChangedError, SQLiteRuns
@@ -342,6 +342,24 @@ def test_finished_run_is_compared_too(tmp_path: Path) -> None:
                 else:
                     with pytest.raises(RunChangedError, match=named):
                         run(None)
+
+
+@pytest.mark.medium
+def test_no_answer_is_given_to_another_question(tmp_path: Path) -> None:
+    def go_on(store: SQLiteRuns, change: str, value: bool) -> Any:
+        with loaded(ORDERS, change) as program:
+            handlers = {kind: one for kind, one in program.handlers.items() if kind is not AskHuman}
+            return program.machine.run(program.value if value else None, handlers=handlers, runs=store, run_id="trip")
+
+    with SQLiteRuns(tmp_path / "runs.db") as store:
+        [question] = go_on(store, "", value=True).questions
+        with pytest.raises(RunChangedError, match="Who wants"):
+            go_on(store, "Who buys -> Who wants", value=False)
+        assert go_on(store, "", value=False).questions == (question,)
+        store.reply("trip", question.key, "Ann")
+        with pytest.raises(RunChangedError, match="Who wants"):
+            go_on(store, "Who buys -> Who wants", value=False)
+        assert "really" in go_on(store, "", value=False).questions[0].text
 
 
 @pytest.mark.medium

@@ -133,7 +133,9 @@ def _begin(setup: RunSetup) -> Generator[Event[Ending] | Waiting]:
     stored = setup.stored
     if stored is None:
         return setup.executor.stream(setup.inputs, tokens=setup.tokens)
-    return setup.executor.stream(setup.inputs, tokens=setup.tokens, runs=stored.store, run_id=stored.run_id)
+    return setup.executor.stream(
+        setup.inputs, tokens=setup.tokens, runs=stored.store, run_id=stored.run_id, migrate=stored.migrate
+    )
 
 
 def _progress_after(event: Event[Ending], seen: RunProgress) -> RunProgress:

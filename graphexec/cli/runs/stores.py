@@ -34,6 +34,7 @@ class StoredAs:
     name: str
     run_id: str
     target: str | None = None
+    migrate: bool = False
 
     @property
     def way_on(self) -> str:
