@@ -185,6 +185,9 @@ def test_own_effects_in_doubt(policy: Any, replies: list[str], printed: str | No
 def test_invalid_policies_are_refused(value: Any) -> None:
     with pytest.raises(NodeError, match="in_doubt"):
         type("Print", (gx.Effect,), {"in_doubt": value})
+    # Others have no reply that tells it, and are not asked for one.
+    with pytest.raises(NotImplementedError):
+        type("Print", (gx.Effect,), {})().interrupted()
 
 
 def test_policies_belong_to_the_class() -> None:
