@@ -35,7 +35,7 @@ async def wait() -> None:
 
 
 executor.run_sync("q")  # error: mypy attr-defined, pyright reportAttributeAccessIssue
-executor.run()  # error: mypy call-arg, pyright reportCallIssue
+executor.run()  # error: mypy call-overload, pyright reportCallIssue
 executor("q")  # error: mypy operator, pyright reportCallIssue
 executor.run("q")["output"]  # error: mypy index, pyright reportIndexIssue
 ChatRequest("q")  # error: mypy arg-type, pyright reportArgumentType
