@@ -3,6 +3,7 @@
 import sysconfig
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from datetime import timedelta
 from pathlib import Path
 
 from temporalio.client import Client
@@ -16,6 +17,8 @@ async def temporal_server() -> AsyncGenerator[tuple[Client, str]]:
     # One of its types has a parameter that is left out.
     server = await WorkflowEnvironment.start_local(  # pyright: ignore[reportUnknownMemberType]
         dev_server_existing_path=str(program),
+        # It is 5 seconds otherwise, which a busy machine may need.
+        dev_server_startup_timeout=timedelta(seconds=60),
         dev_server_log_level="error",
         dev_server_log_format="json",
         # A killed worker keeps the task of a workflow for this time, which is 10 seconds otherwise.
