@@ -71,12 +71,14 @@ class Restarted:
     """In a journal: the run's process has ended, and the run goes on in another one within `limits`.
 
     The open calls that are `unpaid`, by member, are made and charged again. If it `counts`, as after a crash, and if a
-    call is unpaid, it is one of the run's `restarts`.
+    call is unpaid, it is one of the run's `restarts`. `charged` is what the nested runs of open calls have charged, by
+    meter: these calls have no reply yet that reports it.
     """
 
     limits: Limits
     unpaid: frozenset[int] = frozenset()
     counts: bool = False
+    charged: Mapping[str, float] = field(default_factory=dict[str, float], hash=False)
 
 
 # What was sent to `Execution.run`, or a `Restarted`, the second of the run's clock, and how many seconds the call took.

@@ -14,6 +14,7 @@ from itertools import islice
 from typing import Any, Protocol, TypeAlias, TypeVar, final
 
 from graphexec.errors import InputError, an, format_value
+from graphexec.kernel.counters import add_amounts
 from graphexec.kernel.effects import All, Batch, CallContext, Effect, Request, RunScope
 from graphexec.kernel.events import (
     EVENT_TYPES,
@@ -179,7 +180,12 @@ def restart(snapshot: Snapshot, restarted: Restarted, at: float) -> Snapshot:
     return dataclasses.replace(
         snapshot,
         open=states if any(state is not UNPAID for state in states) else (),
-        spent=dataclasses.replace(spent, seconds=max(spent.seconds, at), restarts=spent.restarts + restarted.counts),
+        spent=dataclasses.replace(
+            spent,
+            seconds=max(spent.seconds, at),
+            restarts=spent.restarts + restarted.counts,
+            meters=add_amounts(spent.meters, restarted.charged),
+        ),
     )
 
 

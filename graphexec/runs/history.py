@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Any, final
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, final
 from graphexec.draw.runs.data import ending_data, read_limits
 from graphexec.effects import CallTool
 from graphexec.errors import InputError, SnapshotError
+from graphexec.kernel.counters import add_amounts
 from graphexec.kernel.effects import Batch, CallContext, InDoubt
 from graphexec.kernel.events import Answered, JournalEntry, MemberReply, MemberStarted, Moved, Restarted
 from graphexec.kernel.meters import Limits
@@ -33,6 +34,8 @@ Key = tuple[int, int]
 BEGUN, WAITS, RAISED = "ask", "wait", "raised"
 # The answer that makes a call in doubt again, as JSON.
 AGAIN = json.dumps(RETRY)
+# The place in the entry of a restart of what nested runs had charged, if they had.
+_NESTED = 6
 
 
 @final
@@ -57,6 +60,8 @@ class StoredHistory:
     open: dict[Key, str] = field(default_factory=dict[Key, str])
     begun: Counter[Key] = field(default_factory=Counter[Key])
     unpaid: Sequence[int] = ()
+    # What nested runs have charged before a restart while their calls were open, by their ids and by meter.
+    charged: dict[str, Mapping[str, float]] = field(default_factory=dict[str, Mapping[str, float]])
     calls: Sequence[CallContext[Any]] = ()
     # The edges that it has taken since the last one in the log.
     moves: list[str] = field(default_factory=list[str])
@@ -175,10 +180,11 @@ class _Reader:
                 history.stopped = entry[1]
                 continue
             if kind == "begin":
-                _, history.attempts, at, unpaid, crashed, limits = entry
+                _, history.attempts, at, unpaid, crashed, limits, *nested = entry
                 # The others stay in doubt until they have their replies, also if this process ended before.
                 history.open = {key: state for key, state in history.open.items() if key[1] not in (unpaid or ())}
-                journal = Restarted(read_limits(limits), frozenset(unpaid or ()), crashed), at, 0.0
+                more = add_charges(history.charged, nested[0] if nested else {})
+                journal = Restarted(read_limits(limits), frozenset(unpaid or ()), crashed, more), at, 0.0
             else:
                 call = self._find(calls, entry[1], entry[2])
                 key = (call.sequence, call.member)
@@ -288,6 +294,15 @@ def read_log(rows: Iterable[str], opening: Opening, start: Snapshot) -> StoredHi
     return history
 
 
+def add_charges(charged: dict[str, Mapping[str, float]], more: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
+    """Add what nested runs have charged since, by their ids and by meter; return the sum of it by meter."""
+    total: dict[str, float] = {}
+    for run_id, amounts in more.items():
+        charged[run_id] = add_amounts(charged.get(run_id, {}), amounts)
+        total = add_amounts(total, amounts)
+    return total
+
+
 # Any: JSON data.
 def _canonical(data: Any) -> str:
     """Return data as JSON in which lists are sorted, as those of a set have another order in each process."""
@@ -334,9 +349,15 @@ def cut_log(rows: Sequence[str], at: int | None, run_id: str) -> list[str]:
     if not 0 <= at <= most:
         raise InputError(f"the run {run_id} has {most} replies, so it cannot be forked at {at}; give 0 to {most}")
     # The copy makes the calls without a reply, which in the original are begun: they are in no doubt.
-    return [
-        json.dumps(
-            [row[0], *(one for one in row[1:] if one[0] not in (BEGUN, WAITS, RAISED) or (one[1], one[2]) in replied)]
-        )
-        for row in kept
-    ]
+    for row in kept:
+        row[1:] = [one for one in row[1:] if one[0] not in (BEGUN, WAITS, RAISED) or (one[1], one[2]) in replied]
+        for one in row[1:]:
+            if one[0] == "begin" and len(one) > _NESTED:
+                one[_NESTED] = {key: charged for key, charged in one[_NESTED].items() if place_of(key) in replied}
+    return [*map(json.dumps, kept)]
+
+
+def place_of(key: str) -> Key:
+    """Return the request and the member of the call that has this id."""
+    sequence, _, member = key.rpartition("/")[2].partition(".")
+    return int(sequence), int(member)

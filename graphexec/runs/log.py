@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, final
 
@@ -19,7 +19,7 @@ from graphexec.kernel.stepping import restart
 from graphexec.messages.observations import format_observation
 from graphexec.runs.entries import ask_entry, encode_reply
 from graphexec.runs.errors import RunChangedError
-from graphexec.runs.history import AGAIN, RAISED, WAITS, Key, StoredHistory, name_move
+from graphexec.runs.history import AGAIN, RAISED, WAITS, Key, StoredHistory, add_charges, name_move
 from graphexec.runs.questions import Waiting, load_answer
 from graphexec.runtime.handlers import Handler, Handlers
 from graphexec.runtime.io import BLOCKING, IO, run_sync
@@ -45,6 +45,7 @@ class StoredLog:
         self.root = opening.parent or opening.run_id
         self.start, self.limits = history.start, history.limits
         self.entries: Sequence[JournalEntry] = history.entries
+        self.charged: Mapping[str, Mapping[str, float]] = history.charged
         self._opening, self._history, self._serial, self._token = opening, history, serial, token
         self._number = history.rows
         self._pending: list[str] = []
@@ -61,16 +62,21 @@ class StoredLog:
         self.failure: Exception | None = None
 
     def begin(self, attempt: list[Any]) -> None:
-        """Store that this process carries the run on: `attempt` has its second, its unpaid calls, and the crash."""
-        at, unpaid, crashed = attempt
+        """Store that this process carries the run on.
+
+        `attempt` has its second, its unpaid calls, the crash, and what nested runs have charged that no entry has yet.
+        """
+        at, unpaid, crashed, nested = attempt
         limits = self._opening.limits
         snapshot = self._history.snapshot
         assert snapshot is not None, "it was replayed"
         entry = ["begin", self._token, at, unpaid, crashed, limits_data(limits, self._opening.graph.own)]
+        entry += [nested] * bool(nested)
         self._pending.append(json.dumps(entry))
         run_sync(self._commit(BLOCKING))
         if self._history.attempts:
-            restarted = Restarted(limits, frozenset(unpaid or ()), crashed)
+            more = add_charges(self._history.charged, nested)
+            restarted = Restarted(limits, frozenset(unpaid or ()), crashed, more)
             self.entries = [*self.entries, (restarted, at, 0.0)]
             snapshot = restart(snapshot, restarted, at)
         self.snapshot = snapshot

@@ -15,12 +15,14 @@ from graphexec.draw.runs.recorder import iso_date
 from graphexec.draw.runs.records import Recording
 from graphexec.effects import AskHuman, CallAgent, CallModel, CallTool
 from graphexec.errors import SnapshotError
+from graphexec.kernel.counters import add_amounts
 from graphexec.kernel.effects import Effect
 from graphexec.kernel.events import Cut
 from graphexec.kernel.meters import Exhausted, Spent
 from graphexec.kernel.node import END
 from graphexec.messages import CompletionRequest
 from graphexec.runs.entries import decode_reply
+from graphexec.runs.history import add_charges, place_of
 from graphexec.runs.questions import Question
 
 if TYPE_CHECKING:
@@ -52,12 +54,22 @@ def recording_of_stored(store: Runs, run_id: str) -> Recording:
     return Recording((*reader.records, *reader.make_ending(run)))
 
 
+def charges_of(store: Runs, run_id: str, before: Mapping[str, float]) -> dict[str, float]:
+    """Return what a nested run and those nested in it have charged, by meter, beyond what it had charged before."""
+    reader = StoredRecords(store, store.get(run_id))
+    reader.add(store.rows(run_id))
+    total = reader.charged
+    for one in reader.open_ids() & {one.run_id for one in store.nested(reader.root)}:
+        total = add_amounts(total, charges_of(store, one, reader.charged_before.get(one, {})))
+    return {name: more for name, amount in total.items() if (more := amount - before.get(name, 0)) > 0}
+
+
 @final
 class StoredRecords:
     """The `records` of a run, to which those of new rows of its log are added."""
 
     def __init__(self, store: Runs, run: StoredRun) -> None:
-        self._store, self._run_id, self._root = store, run.run_id, run.parent or run.run_id
+        self._store, self._run_id, self.root = store, run.run_id, run.parent or run.run_id
         machine = store.machine_of(run.run_id)
         picture = Picture.from_data(machine["picture"])
         self._arrows = {(arrow.source, arrow.outcome): arrow for arrow in picture.arrows}
@@ -70,8 +82,12 @@ class StoredRecords:
         self._limits: Record = {}
         self._spent: dict[str, float] = {}
         self._seconds, self._restarts, self._written = 0.0, 0, 0.0
-        # The effects of the calls without a reply.
+        # What its effects, and the runs nested in their calls, have charged; and those runs before a restart, by id.
+        self.charged: dict[str, float] = {}
+        self.charged_before: dict[str, Mapping[str, float]] = {}
+        # The effects of the calls without a reply, and those that are charged again when they begin again.
         self._open: dict[tuple[int, int], Record] = {}
+        self._unpaid: set[tuple[int, int]] = set()
         self._end: Record | None = None
         self._steps: list[Record] = []
         self.rows = self.attempts = 0
@@ -86,6 +102,10 @@ class StoredRecords:
         ]
         self._node: str = start["node"]
         self._entered = False
+
+    def open_ids(self) -> set[str]:
+        """Return the ids of the calls without a reply, which runs nested in them have."""
+        return {f"{self._run_id}/{sequence}.{member}" for sequence, member in self._open}
 
     def add(self, rows: Iterable[str]) -> None:
         """Add the records of the next rows of the log."""
@@ -124,9 +144,9 @@ class StoredRecords:
         records: list[Record] = []
         if run.status == "waiting":
             records += [
-                self._asked(one.node, *_place_of(one.key), _data_of_question(one))
-                for one in self._store.questions(self._root)
-                if one.key.rpartition("/")[0] == self._run_id and _place_of(one.key) not in self._open
+                self._asked(one.node, *place_of(one.key), _data_of_question(one))
+                for one in self._store.questions(self.root)
+                if one.key.rpartition("/")[0] == self._run_id and place_of(one.key) not in self._open
             ]
         status, code = _ENDINGS[run.status]
         if run.status == "failed":
@@ -147,8 +167,11 @@ class StoredRecords:
         return spent_data(spent, self._budgets)
 
     def _charge(self, amounts: Mapping[str, float]) -> None:
-        for name, amount in amounts.items():
-            self._spent[name] = self._spent.get(name, 0) + amount
+        self.charged = add_amounts(self.charged, amounts)
+        self._cost(amounts)
+
+    def _cost(self, amounts: Mapping[str, float]) -> None:
+        self._spent = add_amounts(self._spent, amounts)
 
     def _enter(self) -> None:
         """Record that a node is entered, unless it has been."""
@@ -157,10 +180,10 @@ class StoredRecords:
         self._entered = True
         run = {"run": self._run_id} if len(self.records) == 1 else {}
         self.records.append({"event": "entered", "node": self._node, **run, "spent": self._spent_data()})
-        self._charge(dict.fromkeys(self._nodes.get(self._node, _OTHER)["costs"], 1))
+        self._cost(dict.fromkeys(self._nodes.get(self._node, _OTHER)["costs"], 1))
 
     def _begin(self, entry: Sequence[Any], written: float) -> None:
-        self.attempts, at, unpaid, counts, limits = entry
+        self.attempts, at, unpaid, counts, limits, *nested = entry
         if limits != self._limits:
             self._limits = limits
             budgets = dict(self._budgets) | limits["budgets"]
@@ -169,11 +192,9 @@ class StoredRecords:
             self._enter()
             return
         self._seconds, self._restarts = max(self._seconds, at), self._restarts + bool(counts)
-        again = 0
-        for (_, member), data in self._open.items():
-            if member in (unpaid or ()):
-                self._charge(self._effects.get(data["effect"], _OTHER)["charges"])
-                again += 1
+        self._charge(add_charges(self.charged_before, nested[0] if nested else {}))
+        self._unpaid = {key for key in self._open if key[1] in (unpaid or ())}
+        again = len(self._unpaid)
         later = format_duration(max(0.0, written - self._written))
         text = f"The run {'was interrupted, and ' if counts else ''}went on {later} later"
         text += f", and made {format_quantity(again, 'call')} again." if again else "."
@@ -190,6 +211,9 @@ class StoredRecords:
     def _ask(self, sequence: int, member: int, node: str, name: str, details: Any) -> None:
         if (sequence, member) in self._open:
             # A process that ended has begun it before.
+            if (sequence, member) in self._unpaid:
+                self._unpaid.remove((sequence, member))
+                self._charge(self._effects.get(name, _OTHER)["charges"])
             return
         effect = self._restore(name, details)
         data: Record = {"value": details} if effect is None and details is not None else {}
@@ -227,7 +251,7 @@ class StoredRecords:
     ) -> None:
         if (sequence, member) not in self._open:
             # What the store itself answered has no entry for its begin.
-            question = self._store.find_question(self._root, f"{self._run_id}/{sequence}.{member}")
+            question = self._store.find_question(self.root, f"{self._run_id}/{sequence}.{member}")
             # A fork has the answers of the run that it is a copy of, and not the questions.
             data = {"effect": " | ".join(self._nodes.get(self._node, _OTHER)["asks"])}
             data = data if question is None else _data_of_question(question)
@@ -263,7 +287,7 @@ class StoredRecords:
         self._enter()
         if arrow.exhausts and self.records[-1]["event"] == "entered":
             # The limit refused the visit itself.
-            self._charge(dict.fromkeys(self._nodes.get(node, _OTHER)["costs"], -1))
+            self._cost(dict.fromkeys(self._nodes.get(node, _OTHER)["costs"], -1))
         self.records.append({"event": "moved", "node": node, "outcome": outcome, "target": arrow.target})
         self._spent |= dict.fromkeys(arrow.resets, 0)
         self._node, self._entered = arrow.target, False
@@ -278,12 +302,6 @@ def _measure(effect: Effect[Any], reply: object) -> Record:
     }
     prepaid = {meter.name: amount for meter, amount in effect.charges.items()}
     return {name: max(0, amount - prepaid.get(name, 0)) for name, amount in reported.items()}
-
-
-def _place_of(key: str) -> tuple[int, int]:
-    """Return the request and the member of the call that a question is about."""
-    sequence, _, member = key.rpartition("/")[2].partition(".")
-    return int(sequence), int(member)
 
 
 def _data_of_question(question: Question) -> Record:

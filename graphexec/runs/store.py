@@ -17,7 +17,7 @@ from graphexec.kernel.stepping import begin
 from graphexec.runs.database import LOST, OPEN, ROWS, Database
 from graphexec.runs.errors import RunBusyError, RunChangedError, RunLostError, RunStoreError
 from graphexec.runs.fingerprint import describe_machine, find_changes
-from graphexec.runs.history import cut_log, read_log
+from graphexec.runs.history import StoredHistory, cut_log, read_log
 from graphexec.runs.log import StoredLog
 from graphexec.runs.owner import format_owner, is_gone, this_process
 from graphexec.runs.questions import Question
@@ -77,7 +77,7 @@ class Runs(Database):
             if serial := self._begin(opening, start, machine, data):
                 start = replace(start, run_id=run_id)
                 log = StoredLog(self, opening, read_log((), opening, start), serial, 1)
-                log.begin([0.0, None, False])
+                log.begin([0.0, None, False, {}])
                 self.beat(serial, 1)
                 return log
             row = self.find(run_id)
@@ -133,12 +133,27 @@ class Runs(Database):
             log = StoredLog(self, opening, history, serial, token)
             unpaid = history.choose_unpaid(self)
             # What is charged again counts as a restart, whatever has ended the process, so that the bounds hold.
-            log.begin([history.seconds + lost, unpaid, crashed or bool(unpaid)])
+            nested = self._charged_by_nested(history, opening.parent or run_id)
+            log.begin([history.seconds + lost, unpaid, crashed or bool(unpaid), nested])
         except BaseException as error:
             self.release(serial, token, "failed", described(error)[:500], owner)
             raise
         self.beat(serial, token)
         return log
+
+    def _charged_by_nested(self, history: StoredHistory, root: str) -> dict[str, dict[str, float]]:
+        """Return what the nested runs of the open calls have charged that the log does not have, by id and by meter."""
+        calls = {str(call.id) for call in history.calls}
+        if not calls:
+            return {}
+        known = {run_id for (run_id,) in self.execute("SELECT run_id FROM graphexec_runs WHERE parent=?", root)}
+        if not (begun := calls & known):
+            return {}
+        # Loads what reads a log without the code of its machine, which this process may not have yet.
+        from graphexec.runs.pages import charges_of
+
+        found = {run_id: charges_of(self, run_id, history.charged.get(run_id, {})) for run_id in sorted(begun)}
+        return {run_id: amounts for run_id, amounts in found.items() if amounts}
 
     @staticmethod
     def _make_start(opening: Opening) -> Snapshot:

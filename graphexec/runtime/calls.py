@@ -288,6 +288,11 @@ class Nesting:
                 _add(calls, amounts)
         return exhausted
 
+    def charged_before(self, run_id: str, store: object) -> Mapping[str, float]:
+        """Return what this nested run had charged, by meter, when the run around it was opened in the same store."""
+        log = scope_of(self._host).log
+        return {} if log is None or log.store is not store else log.charged.get(run_id, {})
+
     def settle(self, amounts: Mapping[str, float]) -> None:
         """Charge every run around this one for amounts that a reply reported beyond those charged before."""
         calls = _outwards(self._host)

@@ -154,14 +154,18 @@ class RunLoop(Generic[R]):
         self._finish = finish
 
     def _continue(self, log: RunLog, outer: Nesting | None) -> None:
-        """Continue a stored run: with its journal, and with its earlier charges charged to the runs around it."""
+        """Continue a stored run: with its journal, and with its earlier charges charged to the runs around it.
+
+        The run around it was charged for them already if its log says so.
+        """
         self.scope.log = log
         for answer, at, seconds in log.entries:
             self.answers += (None, answer)
             self.times += array("d", (at, seconds))
         if outer is not None:
-            meters = self.execution.program.meters
-            outer.settle({name: count for name, count in log.snapshot.spent.meters.items() if count and name in meters})
+            charged, spent = outer.charged_before(self.scope.run_id, log.store), log.snapshot.spent.meters
+            more = {name: spent.get(name, 0) - charged.get(name, 0) for name in self.execution.program.meters}
+            outer.settle({name: amount for name, amount in more.items() if amount > 0})
 
     def _journal(self) -> Journal:
         # Created at the end, to keep waiting runs small: it would take a hundredth of their memory.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeVar, final
@@ -70,13 +70,15 @@ class RunLog(Protocol):
     """What a run that goes on writes to its store, and what the store knows of it.
 
     `root` is the id of the run around it, or its own. The journal of the run begins at `start` with the `entries`,
-    within `limits`; it goes on from `snapshot`. `failure` is why the store could not be written.
+    within `limits`; it goes on from `snapshot`. `charged` is what the nested runs of open calls had charged by then, by
+    their ids and by meter. `failure` is why the store could not be written.
     """
 
     root: str
     start: Snapshot
     limits: Limits
     snapshot: Snapshot
+    charged: Mapping[str, Mapping[str, float]]
     failure: Exception | None
 
     @property

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -13,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from graphexec import AgentAction, AgentExecutor, AgentFinish, CallContext, tool
+from graphexec.effects import CallTool
 from graphexec.executor import RunResult
 from graphexec.runs import SQLiteRuns
 from tests.parameters import cases
@@ -29,32 +31,40 @@ class Process:
         self.ends, self.sizes = ends, sizes
         self.begun = {"tool_calls": 0, "model_calls": 0}
 
-    def begin(self, kind: str) -> None:
-        self.begun[kind] += 1
+    def begin(self, call: CallContext[Any]) -> AbstractContextManager[None]:
+        self.begun["tool_calls" if isinstance(call.effect, CallTool) else "model_calls"] += 1
         if sum(self.begun.values()) in self.ends:
             raise Crash
+        return nullcontext()
 
-    def executor(self, **options: Any) -> AgentExecutor[Any]:
+    def executor(self, levels: int = 0, **options: Any) -> AgentExecutor[Any]:
+        """Return an executor, or one around so many others, of which each asks for two at once."""
+
         def agent(steps: Sequence[Any], _: dict[str, Any]) -> Any:
-            self.begin("model_calls")
             turns = len(self.sizes)
             done = sum(1 for end in range(turns) if len(steps) >= sum(self.sizes[: end + 1]))
             if done == turns:
                 return AgentFinish({"output": "done"})
             return [AgentAction("work", {"number": number}) for number in range(self.sizes[done])]
 
+        def delegating_agent(steps: Sequence[Any], _: dict[str, Any]) -> Any:
+            return AgentFinish({"output": "done"}) if steps else [AgentAction("help", {"input": "go"})] * 2
+
         @tool(in_doubt="retry")
         def work(number: int, call: CallContext[Any]) -> str:
             """Work."""
-            self.begin("tool_calls")
             return f"{number} of {call.id}"
 
-        return AgentExecutor(agent=agent, tools=[work], tool_concurrency=1, **options)
+        if not levels:
+            return AgentExecutor(agent=agent, tools=[work], tool_concurrency=1, around_call=self.begin, **options)
+        helper = self.executor(levels - 1).as_tool("help", "Help.")
+        return AgentExecutor(
+            agent=delegating_agent, tools=[helper], tool_concurrency=1, around_call=self.begin, **options
+        )
 
 
-def finish(process: Process, **options: Any) -> RunResult[Any]:
+def finish(executor: AgentExecutor[Any]) -> RunResult[Any]:
     """Run until a process has ended the run; the others have crashed."""
-    executor = process.executor(**options)
     with TemporaryDirectory() as folder, SQLiteRuns(Path(folder) / "runs.db") as store:
         while True:
             try:
@@ -67,19 +77,28 @@ def finish(process: Process, **options: Any) -> RunResult[Any]:
             return result
 
 
-@settings(max_examples=25, deadline=None)
-@given(st.sets(st.integers(1, 20), max_size=6), st.lists(st.integers(1, 3), max_size=4), st.integers(0, 4))
-def test_bounds_hold_over_restarts(ends: set[int], sizes: list[int], most: int) -> None:
+@settings(max_examples=30, deadline=None)
+@given(
+    st.integers(0, 2),
+    st.sets(st.integers(1, 25), max_size=6),
+    st.lists(st.integers(1, 3), max_size=3),
+    st.integers(0, 4),
+)
+def test_bounds_hold_over_restarts(levels: int, ends: set[int], sizes: list[int], most: int) -> None:
     process = Process([*ends], sizes)
-    options: dict[str, Any] = {"max_iterations": 5, "max_fan_out": 3, "max_restarts": most}
-    bounds = process.executor(**options).verify().bounds
+    executor = process.executor(levels, max_iterations=5, max_fan_out=3, max_restarts=most)
+    bounds = executor.verify().bounds
     assert bounds is not None
-    result = finish(process, **options)
-    for name, begun in process.begun.items():
+    result = finish(executor)
+    spent = result.spent
+    # A restart too many charges nothing any more, and what had been charged stays. A batch is charged as a whole.
+    assert process.begun["model_calls"] == spent["model_calls"]
+    whole = process.begun["tool_calls"] + (2 + levels) * (spent.restarts + 1)
+    assert process.begun["tool_calls"] <= spent["tool_calls"] <= whole
+    for name in process.begun if not levels else ():
         bound = bounds.meters[name].number
-        # A restart too many charges nothing any more.
         assert bound is not None
-        assert begun <= result.spent[name] <= bound, name
+        assert spent[name] <= bound, name
     assert result.spent.restarts <= most + 1
     assert (result.reason == "restarts") is (result.spent.restarts > most)
     assert result.reason in ("finished", "restarts")
@@ -88,7 +107,7 @@ def test_bounds_hold_over_restarts(ends: set[int], sizes: list[int], most: int) 
 @cases(("ends", "begun"), ((), 4), ((4,), 5), ((3, 5, 7), 6))
 def test_every_attempt_is_charged(ends: tuple[int, ...], begun: int) -> None:
     process = Process(ends, [3, 1])
-    result = finish(process)
+    result = finish(process.executor())
     assert process.begun["tool_calls"] == result.spent["tool_calls"] == begun
     assert result.spent.restarts == len(ends)
     assert [step.observation for step in result.steps] == [
