@@ -50,6 +50,10 @@ class Database(ABC):
         validate(type(self).__name__, ("lease", lease, TIMEOUT))
         self.label = label
         self.lease = lease
+        # Any: the connection, of a library that is the subclass's own, and those of the parent process: to close one of
+        # these would write to its file, or close it for its owner.
+        self._database: Any = None
+        self._inherited: list[Any] = []
         self.closed = False
         self._lock = ForkSafeLock()
         self._live: dict[tuple[int, int], None] = {}
@@ -146,11 +150,14 @@ class Database(ABC):
     @abstractmethod
     def _lock_tables(self) -> None: ...
 
-    @abstractmethod
-    def _forget_connection(self) -> None: ...
+    def _forget_connection(self) -> None:
+        self._inherited.append(self._database)
+        self._database = None
 
-    @abstractmethod
-    def _close(self) -> None: ...
+    def _close(self) -> None:
+        if self._database is not None:
+            self._database.close()
+            self._database = None
 
     def close(self) -> None:
         """Close the connection; the runs in it can be continued by others."""

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, final
 
+from graphexec._arguments import NAME, validate
 from graphexec.errors import InputError
 from graphexec.runs.database import storable
 from graphexec.runs.errors import StoreError
@@ -29,6 +30,7 @@ class PostgresRuns(Runs):
     begin = "BEGIN"
     for_update = "FOR UPDATE"
     find_table = "SELECT 1 WHERE to_regclass(?) IS NOT NULL"
+    _database: psycopg.Connection[tuple[Any, ...]] | None
 
     def __init__(self, dsn: str, *, lease: float = 30.0) -> None:
         try:
@@ -36,10 +38,8 @@ class PostgresRuns(Runs):
             from psycopg.conninfo import conninfo_to_dict
         except ImportError as error:
             raise InputError("PostgresRuns needs psycopg; pip install 'graphexec-agents[postgres]'") from error
+        validate("PostgresRuns", ("dsn", dsn, NAME))
         self._dsn = dsn
-        self._database: psycopg.Connection[tuple[Any, ...]] | None = None
-        # Those of the parent process: to close one would close it for its owner, too.
-        self._inherited: list[object] = []
         try:
             address = conninfo_to_dict(dsn)
         except psycopg.ProgrammingError:
@@ -97,12 +97,3 @@ class PostgresRuns(Runs):
     def _lock_tables(self) -> None:
         """Wait for another process that creates them; the number is that of this lock."""
         self.execute("SELECT pg_advisory_xact_lock(726172)")
-
-    def _forget_connection(self) -> None:
-        self._inherited.append(self._database)
-        self._database = None
-
-    def _close(self) -> None:
-        if self._database is not None:
-            self._database.close()
-            self._database = None

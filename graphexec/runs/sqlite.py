@@ -27,12 +27,11 @@ class SQLiteRuns(Runs):
     for a file that is not such a store, or cannot be written.
     """
 
+    _database: sqlite3.Connection | None
+
     def __init__(self, path: str | os.PathLike[str], *, lease: float = 30.0) -> None:
         self.path = Path(path)
-        self._database: sqlite3.Connection | None = None
         self._durable = True
-        # Those of the parent process: to close one would write to its file.
-        self._inherited: list[object] = []
         try:
             if not self.path.exists():
                 os.close(os.open(self.path, os.O_CREAT | os.O_RDWR, 0o600))
@@ -116,12 +115,3 @@ class SQLiteRuns(Runs):
 
     def _lock_tables(self) -> None:
         """The transaction has locked them."""
-
-    def _forget_connection(self) -> None:
-        self._inherited.append(self._database)
-        self._database = None
-
-    def _close(self) -> None:
-        if self._database is not None:
-            self._database.close()
-            self._database = None
