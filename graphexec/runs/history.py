@@ -349,9 +349,9 @@ def cut_log(rows: Sequence[str], at: int | None, run_id: str) -> list[str]:
     if not 0 <= at <= most:
         raise InputError(f"the run {run_id} has {most} replies, so it cannot be forked at {at}; give 0 to {most}")
     # The copy makes the calls without a reply, which in the original are begun: they are in no doubt.
-    for row in kept:
-        row[1:] = [one for one in row[1:] if one[0] not in (BEGUN, WAITS, RAISED) or (one[1], one[2]) in replied]
-        for one in row[1:]:
+    for stored in kept:
+        stored[1:] = [one for one in stored[1:] if one[0] not in (BEGUN, WAITS, RAISED) or (one[1], one[2]) in replied]
+        for one in stored[1:]:
             if one[0] == "begin" and len(one) > _NESTED:
                 one[_NESTED] = {key: charged for key, charged in one[_NESTED].items() if place_of(key) in replied}
     return [*map(json.dumps, kept)]

@@ -133,8 +133,8 @@ class Runs(Database):
             log = StoredLog(self, opening, history, serial, token)
             unpaid = history.choose_unpaid(self)
             # What is charged again counts as a restart, whatever has ended the process, so that the bounds hold.
-            nested = self._charged_by_nested(history, opening.parent or run_id)
-            log.begin([history.seconds + lost, unpaid, crashed or bool(unpaid), nested])
+            charged = self._charged_by_nested(history, opening.parent or run_id)
+            log.begin([history.seconds + lost, unpaid, crashed or bool(unpaid), charged])
         except BaseException as error:
             self.release(serial, token, "failed", described(error)[:500], owner)
             raise
