@@ -26,6 +26,7 @@ from graphexec import (
 )
 from graphexec.draw import draw, recording_of
 from graphexec.executor import AGENT_EXECUTOR, agent_graph
+from graphexec.memory import MemoryHistory
 from graphexec.messages import ModelReply, ModelRequest, ToolCall, Usage
 from graphexec.models import ScriptedModel
 from graphexec.nodes import Piece
@@ -151,12 +152,16 @@ def samples() -> dict[str, Piece]:
         nodes.approve_tools({"look_up": ["approve", "reject"]}),
         nodes.ask_user(),
         nodes.cache_tools("look_up"),
+        nodes.catch_errors(),
+        nodes.clear_results(),
         nodes.compact(),
         nodes.critic(),
+        nodes.emulate_tools(ScriptedModel([])),
         nodes.escalate(ScriptedModel([])),
         nodes.guard_input(accept),
         nodes.guard_output(accept),
         nodes.handoffs({"hotels": small_agent()}),
+        nodes.limit_conversation(MemoryHistory(), model_calls=9, tool_calls={"look_up": 2}),
         nodes.limit_tool("look_up", 2),
         nodes.map_agents(small_agent()),
         nodes.no_dummies(),

@@ -96,6 +96,12 @@ FUNCTION = Constraint("a function", callable)
 FLAG = Constraint("True or False", lambda value: isinstance(value, bool))
 SECONDS = number("seconds, 0 or more")
 TIMEOUT = number("seconds above 0", positive=True)
+# By which a wait grows after each attempt, and the share of it that chance may take away.
+_LARGEST = 10
+FACTOR = Constraint(
+    f"a number from 1 (waits of one length) to {_LARGEST}", lambda value: is_number(value) and 1 <= value <= _LARGEST
+)
+SHARE = Constraint("a number from 0 to 1", lambda value: is_number(value) and 0 <= value <= 1)
 _PATH_LIKE = has_methods("a Path", "__fspath__")
 PATH = Constraint("a path, as a string or a Path", lambda value: NAME.fits(value) or _PATH_LIKE.fits(value))
 MODEL = has_methods(

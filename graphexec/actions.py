@@ -216,12 +216,28 @@ NO_STEPS = Steps()
 
 @final
 @dataclass(frozen=True, slots=True)
+class Cleared:
+    """A step whose result the model is no longer shown, but the `text`; and with `inputs`, no arguments either."""
+
+    step: int
+    text: str
+    inputs: bool = False
+
+    def of(self, step: AgentStep) -> AgentStep:
+        """Return the step as it is shown."""
+        action = dataclasses.replace(step.action, tool_input={}) if self.inputs else step.action
+        return dataclasses.replace(step, action=action, observation=self.text, excerpt=WHOLE)
+
+
+@final
+@dataclass(frozen=True, slots=True)
 class Aside:
     """Data beside a run's record: changes to what the model is shown, and the state of pieces.
 
     `notes` are texts by the name of their piece; each request has them. `tools` are the names of the tools on offer
     (`None`: all). The first `hidden` steps are not shown; the `summary`, if it is not empty, stands in their place.
-    `state` has values by the name of their piece. Raises `InputError` for a negative `hidden`.
+    The results of those in `cleared` are not shown. `state` has values by the name of their piece. Raises `InputError`
+    for a negative `hidden`.
     """
 
     notes: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -229,6 +245,7 @@ class Aside:
     hidden: int = 0
     summary: str = ""
     state: Mapping[str, Value] = field(default_factory=dict[str, Any])
+    cleared: tuple[Cleared, ...] = ()
 
     def __post_init__(self) -> None:
         if self.hidden < 0:
@@ -243,6 +260,7 @@ class AsideChanges(TypedDict, total=False):
     hidden: int
     summary: str
     state: Mapping[str, Value]
+    cleared: tuple[Cleared, ...]
 
 
 NO_ASIDE = Aside()

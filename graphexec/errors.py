@@ -212,6 +212,14 @@ class OutputError(GraphexecError, ValueError):
     """A run with an output type has no instance of it: a limit or a refusal stopped the run, or a node changed it."""
 
 
+class CallLimitError(GraphexecError, RuntimeError):
+    """A `limit`, such as `search_calls`, of so many calls (`value`) is used up, and was to raise in place of a stop."""
+
+    def __init__(self, message: str, *, limit: str, value: float) -> None:
+        self.limit, self.value = limit, value
+        super().__init__(message)
+
+
 class SnapshotError(GraphexecError, ValueError):
     """A snapshot does not belong to this graph, or its counts are invalid."""
 

@@ -19,10 +19,14 @@ SUMMARY_TOOL = "_Summary"
 def show_steps(run: Run, select: Callable[[Steps], Sequence[AgentStep]] | None) -> Run:
     """Return the run with the steps that the model is shown, as `select` leaves them, behind the summary.
 
-    Its aside hides nothing any more. The cost is linear in the number of steps shown if some are hidden.
+    Its aside hides nothing any more. The cost is linear in the number of steps shown if some are hidden or cleared.
     """
     aside = run.aside
-    shown = Steps(run.steps[aside.hidden :]) if aside.hidden else run.steps
+    shown = run.steps
+    if aside.hidden or aside.cleared:
+        cleared = {one.step: one for one in aside.cleared}
+        several = [cleared[place].of(step) if place in cleared else step for place, step in enumerate(run.steps)]
+        shown = Steps(several[aside.hidden :])
     selected: Sequence[AgentStep] = shown if select is None else select(shown)
     if aside.summary:
         # The log is what the model wrote, as far as it knows.
@@ -30,7 +34,7 @@ def show_steps(run: Run, select: Callable[[Steps], Sequence[AgentStep]] | None) 
         selected = [AgentStep(action, aside.summary), *selected]
     if selected is run.steps:
         return run
-    return Run(run.inputs, Steps(selected), dataclasses.replace(aside, hidden=0, summary=""))
+    return Run(run.inputs, Steps(selected), dataclasses.replace(aside, hidden=0, summary="", cleared=()))
 
 
 def ask_with_aside(agent: Agent, run: Run, ask: Callable[[Agent, Run], CallModel | CallAgent]) -> CallModel | CallAgent:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, TypeAlias, final
 
@@ -57,7 +57,8 @@ class CallRules:
     """The agent, the tools by name, and the names of the rules in the machine: the data of nodes that look at calls.
 
     `lookup` says how the names of tools are compared: `exact`, or without regard to case. `max_tool_input` limits the
-    characters of arguments, for tools without a limit of their own.
+    characters of arguments, for tools without a limit of their own. `gates` are the names of the tools that each piece
+    gates, by the name of the piece.
     """
 
     agent: Agent
@@ -65,6 +66,7 @@ class CallRules:
     rules: Collection[str] = ()
     lookup: Lookup = "exact"
     max_tool_input: int | None = None
+    gates: Mapping[str, Collection[str]] = field(default_factory=dict[str, Collection[str]])
 
     @cached_property
     def _by_name(self) -> Mapping[str, AnyTool]:

@@ -6,11 +6,11 @@ A model handler also reports the pieces of a reply that the model streams.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 from graphexec._parsing.reasoning import ReasoningSplitter
 from graphexec.actions import AgentAction, AgentFinish, Decision, Steps
@@ -100,6 +100,27 @@ def reading_ahead(handler: Handler, read: Read) -> Handler:
         if on_time or not isinstance(reply, ModelReply) or not is_long(reply):
             return reply
         return await io.call(read_ahead, read, reply)
+
+    return replace(handler, answer=answer)
+
+
+# Returns the reply in place of an error of the agent's model, or `None` if the error ends the run.
+Catch: TypeAlias = Callable[[ModelError], ModelReply | None]
+
+
+def catching(handler: Handler, catches: Sequence[Catch]) -> Handler:
+    """Return the handler of `CallModel` with the errors that pieces catch; a missing API key ends the run."""
+
+    async def answer(effect: ModelEffect[Any], call: CallContext[Any], io: IO) -> object:
+        try:
+            return await handler.answer(effect, call, io)
+        except MissingAPIKeyError:
+            raise
+        except ModelError as error:
+            reply = next((reply for catch in catches if (reply := catch(error)) is not None), None)
+            if reply is None:
+                raise
+            return reply
 
     return replace(handler, answer=answer)
 

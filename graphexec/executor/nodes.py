@@ -190,6 +190,11 @@ def make_step(action: AgentAction, result: ToolResult) -> AgentStep:
     return AgentStep(action, result.observation, result.status, result.excerpt, result.error)
 
 
+def add_steps(observed: Observed) -> Run:
+    """Return the run with the steps that record what was observed."""
+    return observed.run.with_steps(tuple(starmap(make_step, zip(observed.actions, observed.results, strict=True))))
+
+
 @node
 def check_return_direct(observed: Observed, policies: Policies) -> Ready | AgentFinish:
     """Add the steps to the run; end it if the result of a return-direct tool is the answer.
@@ -197,7 +202,7 @@ def check_return_direct(observed: Observed, policies: Policies) -> Ready | Agent
     With `return_direct="any"`, several tools may have been called: the last return-direct result is the answer.
     """
     results = observed.results
-    run = observed.run.with_steps(tuple(starmap(make_step, zip(observed.actions, results, strict=True))))
+    run = add_steps(observed)
     answer: ToolResult | None = None
     for result in results:
         if result.return_direct:
@@ -252,6 +257,8 @@ def generate_response(
     if not isinstance(stopped.cause, Exhausted) or {*agent.input_keys} - {*stopped.run.inputs}:
         return ending
     reply: ModelReply | Decided = yield policies.request(agent, stopped.run, conclude)
+    if isinstance(reply, ModelReply) and reply.finish_reason == "failed":
+        return ending
     try:
         decision = read_reply(agent.read, reply)
     except ParseError as error:

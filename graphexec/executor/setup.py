@@ -14,7 +14,14 @@ from graphexec.agents import Agent
 from graphexec.agents.calls import CallRules
 from graphexec.effects import AttemptModel, CallAgent, CallModel, CallTool, LoadMemory, SaveMemory
 from graphexec.errors import InputError, did_you_mean
-from graphexec.executor.handlers import make_agent_handler, make_attempt_handler, make_model_handler, reading_ahead
+from graphexec.executor.handlers import (
+    Catch,
+    catching,
+    make_agent_handler,
+    make_attempt_handler,
+    make_model_handler,
+    reading_ahead,
+)
 from graphexec.executor.inputs import InputKeys, Inputs, make_input_keys
 from graphexec.executor.nodes import Policies, dispatch_tools
 from graphexec.executor.outcomes import Ready
@@ -89,6 +96,8 @@ class Setup:
     changed: Machine[Ready, Ending] | None = None
     # Of a piece that is a part of the changed machine.
     kept_output: Output | None = None
+    # Of such pieces.
+    kept_catches: tuple[Catch, ...] = ()
 
     def __post_init__(self) -> None:
         # Names that are plugged twice are reported before their tools.
@@ -114,7 +123,8 @@ class Setup:
     @cached_property
     def _rules(self) -> CallRules:
         names = {*(piece.name for piece in self.pieces), *(one.group for one in self.changed or ())}
-        return CallRules(self.agent_with_tools, self.offered, names, self.lookup, self.max_tool_input)
+        gates = {piece.name: piece.tool_names for piece in self.pieces if piece.gates}
+        return CallRules(self.agent_with_tools, self.offered, names, self.lookup, self.max_tool_input, gates)
 
     @cached_property
     def offered(self) -> Mapping[str, AnyTool]:
@@ -125,6 +135,11 @@ class Setup:
     def output(self) -> Output | None:
         """The type of the answers; `None` for any."""
         return next((piece.output for piece in self.pieces if piece.output is not None), self.kept_output)
+
+    @property
+    def catches(self) -> tuple[Catch, ...]:
+        """What catches the errors of the agent's model."""
+        return (*self.kept_catches, *(piece.catches for piece in self.pieces if piece.catches is not None))
 
     @cached_property
     def agent_with_tools(self) -> Agent:
@@ -184,6 +199,8 @@ class Setup:
             answers[CallModel] = reading_ahead(answering(answers[CallModel]), agent.read)
         if CallModel in answers:
             answers.setdefault(AttemptModel, make_attempt_handler(answering(answers[CallModel])))
+        if self.catches and CallModel in answers:
+            answers[CallModel] = catching(answering(answers[CallModel]), self.catches)
         return handlers_for(answers)
 
     @cached_property
@@ -334,4 +351,5 @@ class Setup:
             pieces=(),
             changed=changed,
             kept_output=self.output,
+            kept_catches=self.catches,
         )

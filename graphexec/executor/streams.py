@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, final
+from weakref import WeakSet
 
 from graphexec.actions import AgentFinish, StoppedResponse
 from graphexec.agents import Agent
@@ -24,6 +25,8 @@ from graphexec.messages.observations import format_observation
 # By their functions: a wrapped node may behave differently, and a renamed one does not.
 _RULES = (avoid_dummies.function, answer_repeats.function)
 _ASKING = (plan.function, *_RULES)
+# Nodes between a reply and the node that parses it, which pass an answer on as it is.
+passing: WeakSet[Callable[..., Any]] = WeakSet(_RULES)
 _PARSING = (parse.function, parse_or_raise.function)
 
 
@@ -41,9 +44,8 @@ def _answering_nodes(graph: Graph[Any, Any]) -> frozenset[str]:
     found: set[str] = set()
     for source in graph:
         reads = leads.get((source.name, Replied), "")
-        # The nodes of the rules pass an answer on.
-        for _ in _RULES:
-            if reads in graph and graph[reads].function in _RULES:
+        for _ in graph:
+            if reads in graph and graph[reads].function in passing:
                 reads = leads.get((reads, Replied), "")
         if source.function in _ASKING and reads in graph and graph[reads].function in _PARSING:
             is_final = ends_with(reads, AgentFinish)

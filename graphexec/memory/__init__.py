@@ -11,10 +11,11 @@ from graphexec.memory.conversation import (
     WindowMemory,
     estimated_tokens,
 )
-from graphexec.memory.history import History, MemoryHistory, SQLiteHistory, Turn
+from graphexec.memory.history import CallCounter, History, MemoryHistory, SQLiteHistory, Turn
 
 __all__ = [
     "BufferMemory",
+    "CallCounter",
     "History",
     "Memory",
     "MemoryHistory",

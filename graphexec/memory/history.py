@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, ClassVar, Protocol, final
 from graphexec._arguments import PATH, STRING, has_methods, validate
 from graphexec.errors import InputError, format_value
 from graphexec.messages import Image
+from graphexec.runtime.calls import ForkSafeLock
 from graphexec.runtime.files import create_private
 
 if TYPE_CHECKING:
@@ -58,6 +59,17 @@ class History(Protocol):
         """Delete every turn."""
 
 
+class CallCounter(Protocol):
+    """Counts the calls of one conversation, as histories do: any object with this method. It must be thread-safe."""
+
+    def count_calls(self, name: str, wanted: int, limit: int, key: str = "") -> int:
+        """Count up to `wanted` more calls, at most `limit` in all under this name; return how many were counted.
+
+        Counted again with a `key` that is not empty, it returns the same number and counts nothing.
+        """
+        ...
+
+
 HISTORY = has_methods("MemoryHistory() or SQLiteHistory(path, conversation=name)", "turns", "add", "clear")
 
 
@@ -68,11 +80,14 @@ class MemoryHistory:
     instant: ClassVar[bool] = True
     """It never blocks, so an async run calls it without a thread."""
 
-    __slots__ = ("_turns",)
+    __slots__ = ("_counts", "_known", "_lock", "_turns")
 
     def __init__(self) -> None:
-        # Each method does one atomic operation on the list, so threads need no lock.
+        # Each method does one atomic operation on the list, so threads need no lock; counting takes two.
         self._turns: list[Turn] = []
+        self._counts: dict[str, int] = {}
+        self._known: dict[tuple[str, str], int] = {}
+        self._lock = ForkSafeLock()
 
     def turns(self) -> tuple[Turn, ...]:
         """Return every turn, the oldest first."""
@@ -84,8 +99,22 @@ class MemoryHistory:
             self._turns.append(turn)
 
     def clear(self) -> None:
-        """Delete every turn."""
+        """Delete every turn, and the counts of calls."""
         self._turns.clear()
+        self._counts.clear()
+        self._known.clear()
+
+    def count_calls(self, name: str, wanted: int, limit: int, key: str = "") -> int:
+        """Count calls, as `CallCounter` has it."""
+        with self._lock:
+            if (name, key) in self._known:
+                return self._known[name, key]
+            counted = self._counts.get(name, 0)
+            calls = max(0, min(wanted, limit - counted))
+            self._counts[name] = counted + calls
+            if key:
+                self._known[name, key] = calls
+            return calls
 
     def __repr__(self) -> str:
         return f"<MemoryHistory: {len(self._turns)} turns>"
@@ -117,6 +146,13 @@ CREATE TABLE IF NOT EXISTS graphexec_keys (
     turn INTEGER NOT NULL
 );
 CREATE INDEX IF NOT EXISTS graphexec_keys_of ON graphexec_keys (key);
+CREATE TABLE IF NOT EXISTS graphexec_calls (
+    conversation TEXT NOT NULL,
+    name TEXT NOT NULL,
+    calls INTEGER NOT NULL,
+    key TEXT NOT NULL
+);
+CREATE INDEX IF NOT EXISTS graphexec_calls_of ON graphexec_calls (conversation, name);
 """
 
 
@@ -127,8 +163,9 @@ class SQLiteHistory:
 
     Threads and processes may share the database. Every call opens and closes it. When `add` returns, the turn is on the
     disk; a crash in the middle leaves all of a turn or nothing. Only the owner may read a database that this creates
-    (mode 600). The turns are in the table `graphexec_turns`, their images in `graphexec_images`; the database may
-    contain other tables. Raises `InputError` for an unusable path or file, also if it is damaged.
+    (mode 600). The turns are in the table `graphexec_turns`, their images in `graphexec_images`, counts of calls in
+    `graphexec_calls`; the database may contain other tables. Raises `InputError` for an unusable path or file, also if
+    it is damaged.
     """
 
     path: Path
@@ -181,7 +218,7 @@ class SQLiteHistory:
                 database.execute("INSERT INTO graphexec_keys (key, turn) VALUES (?, ?)", (turn.key, added.lastrowid))
 
     def clear(self) -> None:
-        """Delete every turn of this conversation, and of no other."""
+        """Delete every turn of this conversation, and its counts of calls, and of no other."""
         key = (_to_stored(self.conversation),)
         with self._open() as database, _transaction(database):
             for table in ("graphexec_images", "graphexec_keys"):
@@ -190,6 +227,21 @@ class SQLiteHistory:
                     key,
                 )
             database.execute("DELETE FROM graphexec_turns WHERE conversation = ?", key)
+            database.execute("DELETE FROM graphexec_calls WHERE conversation = ?", key)
+
+    def count_calls(self, name: str, wanted: int, limit: int, key: str = "") -> int:
+        """Count calls, as `CallCounter` has it; on return they are on the disk."""
+        row = (_to_stored(self.conversation), _to_stored(name))
+        where = "FROM graphexec_calls WHERE conversation = ? AND name = ?"
+        with self._open() as database, _transaction(database):
+            known = database.execute(f"SELECT calls {where} AND key = ? AND key <> ''", (*row, key)).fetchone()
+            if known is not None:
+                return int(known[0])
+            (counted,) = database.execute(f"SELECT coalesce(sum(calls), 0) {where}", row).fetchone()
+            calls: int = max(0, min(wanted, limit - counted))
+            if calls or key:
+                database.execute("INSERT INTO graphexec_calls VALUES (?, ?, ?, ?)", (*row, calls, key))
+            return calls
 
     @contextmanager
     def _open(self) -> Generator[sqlite3.Connection, None, None]:

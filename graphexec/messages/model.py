@@ -122,14 +122,15 @@ class Usage:
 
 _CALLS = frozenset({ToolCall})
 
-FinishReason: TypeAlias = Literal["stop", "length", "tool_calls", "invalid_call", "other"]
+FinishReason: TypeAlias = Literal["stop", "length", "tool_calls", "invalid_call", "failed", "other"]
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
 class ModelReply:
     """A model's whole answer. `finish_reason` is `length` if it was cut at the model's token limit.
 
-    It is `invalid_call`, without content, in place of an `InvalidCallError` that an agent feeds back to the model.
+    It is `invalid_call`, without content, in place of an `InvalidCallError` that an agent feeds back to the model. It
+    is `failed`, with the piece and the error as content, in place of an error that a piece catches.
 
     `content` is the answer alone; `reasoning` is what the model wrote before it, which is never parsed. `model` is the
     name that the server reports, or empty. `cost` is an amount of money, known only for `priced` models.

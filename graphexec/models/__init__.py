@@ -1,6 +1,6 @@
 """Models: OpenAI-compatible servers, OpenAI's Responses API, Anthropic, local models, and scripted models for tests.
 
-Any model can be wrapped by `cached`, `retrying`, `with_fallbacks`, `rate_limited` and `priced`, in any order.
+Any model can be wrapped by `cached`, `retrying`, `with_fallbacks`, `routed`, `rate_limited` and `priced`, in any order.
 
 The import loads neither httpx nor llama.cpp; the first call does.
 """
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from graphexec.models.local.model import LocalModel
     from graphexec.models.local.weights import Weights, installed, pull, weights_path
     from graphexec.models.naming import create_model
-    from graphexec.models.progress_reports import Cached, CacheFailed, FellBack, OptionRefused, Retried, Waited
+    from graphexec.models.progress_reports import Cached, CacheFailed, FellBack, OptionRefused, Retried, Routed, Waited
     from graphexec.models.providers.anthropic import Anthropic
     from graphexec.models.providers.openai_compatible import OpenAICompatible
     from graphexec.models.providers.openai_responses import OpenAIResponses
@@ -27,13 +27,14 @@ if TYPE_CHECKING:
     from graphexec.models.wrappers.caching import CacheStore, SQLiteCache, cached
     from graphexec.models.wrappers.rate_limits import rate_limited
     from graphexec.models.wrappers.retries import retrying, with_fallbacks
+    from graphexec.models.wrappers.routing import routed
     from graphexec.models.wrappers.wrapping import Price, WrappedModel, priced
 
 __all__ = ["Anthropic", "LocalModel", "ModelOptions", "OpenAICompatible", "OpenAIResponses", "Secret", "create_model"]
 __all__ += ["FunctionModel", "ModelFunction", "ScriptedModel", "from_openai", "from_pydantic_ai"]
 __all__ += ["CacheStore", "Clock", "Price", "SQLiteCache", "WrappedModel"]
-__all__ += ["cached", "priced", "rate_limited", "retrying", "with_fallbacks"]
-__all__ += ["CacheFailed", "Cached", "FellBack", "OptionRefused", "Retried", "Waited"]
+__all__ += ["cached", "priced", "rate_limited", "retrying", "routed", "with_fallbacks"]
+__all__ += ["CacheFailed", "Cached", "FellBack", "OptionRefused", "Retried", "Routed", "Waited"]
 __all__ += ["Weights", "installed", "pull", "weights_path"]
 
 # Where these names are. A module is imported when one of its names is first used: a program needs few of the providers.
@@ -46,7 +47,7 @@ _MODULES = {
     "graphexec.models.local.model": "LocalModel",
     "graphexec.models.local.weights": "Weights installed pull weights_path",
     "graphexec.models.naming": "create_model",
-    "graphexec.models.progress_reports": "Cached CacheFailed FellBack OptionRefused Retried Waited",
+    "graphexec.models.progress_reports": "Cached CacheFailed FellBack OptionRefused Retried Routed Waited",
     "graphexec.models.providers.anthropic": "Anthropic",
     "graphexec.models.providers.openai_compatible": "OpenAICompatible",
     "graphexec.models.providers.openai_responses": "OpenAIResponses",
@@ -55,6 +56,7 @@ _MODULES = {
     "graphexec.models.wrappers.caching": "CacheStore SQLiteCache cached",
     "graphexec.models.wrappers.rate_limits": "rate_limited",
     "graphexec.models.wrappers.retries": "retrying with_fallbacks",
+    "graphexec.models.wrappers.routing": "routed",
     "graphexec.models.wrappers.wrapping": "Price WrappedModel priced",
 }
 

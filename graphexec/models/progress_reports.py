@@ -1,4 +1,4 @@
-"""The progress that models report: a reply from a cache, a retry, a refused parameter, a fallback, a wait."""
+"""The progress that models report: a reply from a cache, a retry, a refused parameter, a fallback, a route, a wait."""
 
 from __future__ import annotations
 
@@ -60,6 +60,17 @@ class FellBack:
 
     def __str__(self) -> str:
         return f"a model failed with {described(self.error)}; {self.to} is called instead"
+
+
+@dataclass(frozen=True, slots=True)
+class Routed:
+    """The `route` was chosen: the model with the name `to` is called."""
+
+    route: str
+    to: str
+
+    def __str__(self) -> str:
+        return f"{self.route} was chosen: {self.to} is called"
 
 
 @dataclass(frozen=True, slots=True)

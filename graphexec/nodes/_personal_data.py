@@ -1,12 +1,17 @@
-"""Patterns of personal data: functions that find it in a text, each of ours in time linear in its length."""
+"""Patterns of personal data: functions that find it in a text, each of ours in time linear in its length.
+
+And what stands in its place where it is hidden for good.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import ipaddress
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import TypeAlias
+from typing import Literal, TypeAlias, get_args
 
-from graphexec._arguments import validate_each
+from graphexec._arguments import Constraint, validate, validate_each
 from graphexec._parsing import compile_lazily
 from graphexec.errors import InputError, format_value
 
@@ -14,6 +19,11 @@ from graphexec.errors import InputError, format_value
 Finder: TypeAlias = Callable[[str], Iterable[tuple[int, int]]]
 # What a pattern is: a regular expression, or a function that returns the start and the end of each match.
 AnyPattern: TypeAlias = str | re.Pattern[str] | Finder
+
+# What is done with the matches of a pattern.
+Strategy: TypeAlias = Literal["token", "redact", "mask", "hash", "block"]
+_STRATEGIES: tuple[Strategy, ...] = get_args(Strategy)
+_STRATEGY = Constraint(f"one of {', '.join(_STRATEGIES)}", lambda value: value in _STRATEGIES)
 
 # A token's name: letters, digits and underscores, in capitals.
 _NAME = compile_lazily(r"[A-Z][A-Z0-9_]{0,39}")
@@ -64,6 +74,16 @@ _PHONE = compile_lazily(r"\+[0-9](?:[ ()./-]{0,2}[0-9]){7,14}(?![0-9])")
 _API_KEY = compile_lazily(
     r"sk-[A-Za-z0-9_-]{20,}|gh[pousr]_[A-Za-z0-9]{36,}|github_pat_[A-Za-z0-9_]{22,}|AKIA[0-9A-Z]{16}"
     r"|AIza[0-9A-Za-z_-]{35}|xox[abprs]-[0-9A-Za-z-]{10,}"
+)
+# A label may stand before them, as in ip:10.0.0.7 and mac:00-1A-2B-3C-4D-5E.
+_IPV4 = compile_lazily(r"[0-9](?<![\w.].)[0-9]{0,2}(?:\.[0-9]{1,3}){3}(?!\w|\.[0-9])")
+_IPV6 = compile_lazily(r"[0-9A-Fa-f:](?<![\w.].)[0-9A-Fa-f:]{1,38}(?:\.[0-9]{1,3}){0,3}(?<!\w:)(?!\w|:\w)")
+_MAC = compile_lazily(r"[0-9A-Fa-f](?<!\w.)[0-9A-Fa-f]([:-])[0-9A-Fa-f]{2}(?:\1[0-9A-Fa-f]{2}){4}(?!\w)")
+# With a scheme, with www, or a domain and a path: a domain alone is a word of many texts.
+_IN_URL = r"[^\s<>\"{}|\\^`\[\]]"
+_URL = compile_lazily(
+    rf"(?i:https?|ftp)://{_IN_URL}+|(?i:www)\.{_IN_URL}+"
+    rf"|[A-Za-z0-9](?<![\w./-].)(?:[A-Za-z0-9-]{{0,62}}\.){{1,8}}[A-Za-z]{{2,24}}/{_IN_URL}*"
 )
 
 
@@ -122,13 +142,81 @@ def find_api_keys(text: str) -> Iterator[tuple[int, int]]:
             yield found.span()
 
 
+def find_ips(text: str) -> Iterator[tuple[int, int]]:
+    """Yield the addresses of IP, versions 4 and 6. A version 6 without a digit is more often a name of a program."""
+    for pattern in (_IPV4(), _IPV6()):
+        found = pattern.search(text)
+        while found is not None:
+            valid = _is_ip(found[0])
+            if valid:
+                yield found.span()
+            found = pattern.search(text, found.end() if valid else found.start() + 1)
+
+
+def _is_ip(text: str) -> bool:
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return any(map(str.isdigit, text))
+
+
+def find_macs(text: str) -> Iterator[tuple[int, int]]:
+    """Yield the hardware addresses: six pairs of hexadecimal digits, with colons or hyphens."""
+    for found in _MAC().finditer(text):
+        yield found.span()
+
+
+def find_urls(text: str) -> Iterator[tuple[int, int]]:
+    """Yield the URLs, without the punctuation of a sentence behind them."""
+    for found in _URL().finditer(text):
+        yield found.start(), found.start() + len(found[0].rstrip(".,;:!?)'"))
+
+
+# The patterns that are used by default.
+DEFAULT = ("EMAIL", "CARD", "IBAN", "PHONE", "API_KEY")
+
 PATTERNS: Mapping[str, Finder] = {
     "EMAIL": find_emails,
     "CARD": find_cards,
     "IBAN": find_ibans,
     "PHONE": find_phones,
     "API_KEY": find_api_keys,
+    "IP": find_ips,
+    "MAC": find_macs,
+    "URL": find_urls,
 }
+
+
+def hide_for_good(kind: str, value: str, strategy: Strategy) -> str:
+    """Return what stands in the place of a match, from which nobody restores it.
+
+    A mask has the letters and digits of the end, at most four and a quarter of them.
+    """
+    if strategy == "hash":
+        digest = hashlib.sha256(value.encode()).digest()[:8]
+        # In letters: a pattern of numbers does not match them.
+        return f"<{kind}:{''.join([chr(ord('a') + byte % 26) for byte in digest])}>"
+    if strategy != "mask":
+        return f"[{kind}]"
+    hidden = sum(map(str.isalnum, value))
+    hidden -= min(4, hidden // 4)
+    letters: list[str] = []
+    for letter in value:
+        letters.append("*" if letter.isalnum() and hidden > 0 else letter)
+        hidden -= letter.isalnum()
+    return "".join(letters)
+
+
+def to_strategies(strategy: Strategy | Mapping[str, Strategy], finders: Mapping[str, Finder]) -> Mapping[str, Strategy]:
+    """Return the strategy of each pattern by its name; `token` for those without one. Raises `InputError`."""
+    tokens: dict[str, Strategy] = dict.fromkeys(finders, "token")
+    by_name: Mapping[str, Strategy] = strategy if isinstance(strategy, Mapping) else dict.fromkeys(finders, strategy)
+    for name, one in by_name.items():
+        if name not in finders:
+            raise InputError(f"redact_pii has a strategy for {name}, which is no pattern of it; add it to patterns")
+        validate("redact_pii", ("strategy", one, _STRATEGY))
+    return {**tokens, **by_name}
 
 
 def to_finders(patterns: Iterable[str] | Mapping[str, AnyPattern]) -> Mapping[str, Finder]:

@@ -15,7 +15,7 @@ from graphexec.actions import AgentAction, Run
 from graphexec.effects import ToolResult
 from graphexec.messages import AssistantMessage, SystemMessage, ToolMessage, UserMessage
 from graphexec.messages.observations import Excerpt, dump_observation
-from graphexec.nodes._personal_data import LITERAL, Finder
+from graphexec.nodes._personal_data import LITERAL, Finder, Strategy, hide_for_good
 
 M = TypeVar("M", bound=SystemMessage | UserMessage | ToolMessage | AssistantMessage)
 
@@ -31,15 +31,34 @@ _LONGEST_CLEAN = 10_000
 
 @final
 class Matcher:
-    """The patterns, and the strings that they do not apply to."""
+    """The patterns, the strings that they do not apply to, and what is done with the matches of each."""
 
-    def __init__(self, finders: Mapping[str, Finder], keep: frozenset[str]) -> None:
+    def __init__(self, finders: Mapping[str, Finder], keep: frozenset[str], strategies: Mapping[str, Strategy]) -> None:
         self._finders = finders
         self._keep = keep
+        self._strategies = strategies
         nothing = Vault({}, self)
         # Each request has the texts of the request before.
         self.is_clean = _remember(lambda text: nothing.mask_between_tokens(text) is text)
         self.is_clean_json = _remember(lambda text: map_json(text, nothing.mask) is text)
+
+    def for_good(self) -> Matcher | None:
+        """Return the patterns whose matches nobody restores, if there are any."""
+        finders = {kind: finder for kind, finder in self._finders.items() if self.strategy_of(kind) != "token"}
+        return Matcher(finders, self._keep, self._strategies) if finders else None
+
+    def strategy_of(self, kind: str) -> Strategy:
+        """Return what is done with a match of this kind."""
+        return self._strategies.get(kind, "token")
+
+    def rewrite(self, kind: str, value: str) -> str | None:
+        """Return what stands in the place of a match for good; `None` if it gets a token."""
+        strategy = self.strategy_of(kind)
+        if strategy == "token":
+            return None
+        text = hide_for_good(kind, value, strategy)
+        # A part of a match may be a match itself.
+        return "*" * len(text) if strategy == "mask" and [*self._finders[kind](text)] else text
 
     def find(self, text: str, *, tokens: bool) -> list[tuple[int, int, str]]:
         """Return the start, the end and the kind of each match in order; with `tokens`, of what looks like one, too.
@@ -111,13 +130,14 @@ def _gaps(spans: Sequence[tuple[int, int, str]], length: int) -> Iterator[tuple[
 
 @final
 class Vault:
-    """The values of a run by their tokens."""
+    """The values of a run by their tokens; `blocked` are the kinds that were hidden and have the strategy `block`."""
 
-    __slots__ = ("_counts", "_matcher", "_tokens", "_values")
+    __slots__ = ("_counts", "_matcher", "_tokens", "_values", "blocked")
 
     def __init__(self, values: Mapping[str, Any], matcher: Matcher) -> None:
         self._matcher = matcher
         self._values = dict(values)
+        self.blocked: list[str] = []
         self._tokens = {_key_of(value): token for token, value in values.items()}
         self._counts = Counter(token[1:].rpartition("_")[0] for token in values)
 
@@ -178,6 +198,10 @@ class Vault:
         return "".join([*parts, text[done:]]) if spans else value
 
     def _add(self, kind: str, value: Any) -> str:
+        if (text := self._matcher.rewrite(kind, str(value))) is not None:
+            if self._matcher.strategy_of(kind) == "block":
+                self.blocked.append(kind)
+            return text
         key = _key_of(value)
         token = self._tokens.get(key)
         if token is None:
@@ -188,7 +212,8 @@ class Vault:
         return token
 
     def _name_token(self, kind: str, value: Any) -> str:
-        return self._tokens.get(_key_of(value), f"[{kind}]")
+        text = self._matcher.rewrite(kind, str(value))
+        return self._tokens.get(_key_of(value), f"[{kind}]") if text is None else text
 
 
 def _key_of(value: object) -> tuple[type, object]:

@@ -16,7 +16,7 @@ from graphexec.agents import Agent
 from graphexec.agents.asides import require_fewer_tools
 from graphexec.agents.calls import CallRules, last_turns
 from graphexec.agents.prompt import format_observation, parse_template
-from graphexec.effects import Attempted, AttemptModel, CallAgent, CallModel, ModelFailure, attempt
+from graphexec.effects import Attempted, AttemptModel, CallAgent, ModelFailure
 from graphexec.executor.handlers import make_attempt_handler, make_model_handler
 from graphexec.executor.nodes import Policies, ask_agent
 from graphexec.executor.outcomes import Ready
@@ -39,6 +39,11 @@ Summarize them for the assistant, which will see your summary in their place. Ke
 still to be done. Write the summary, and nothing else."""
 
 
+@dataclass(frozen=True, slots=True)
+class AskSummarizer(AttemptModel):
+    """Ask the model of `compact` for a summary."""
+
+
 @final
 @dataclass(frozen=True, slots=True)
 class TooLong:
@@ -49,13 +54,20 @@ class TooLong:
 
 
 def compact(
-    max_tokens: int = 4000, keep: int = 4, *, count: Callable[[str], int] = estimated_tokens, name: str = "compact"
+    max_tokens: int = 4000,
+    keep: int = 4,
+    *,
+    count: Callable[[str], int] = estimated_tokens,
+    prompt: str = SUMMARY_REQUEST,
+    model: Model | None = None,
+    name: str = "compact",
 ) -> Piece:
     """Replace older steps by a summary, which the model writes, when the next request is too long.
 
     The request is measured whole before each decision, with the system prompt, the tools and the notes: `count` returns
     the number of tokens of a text, and more than `max_tokens` are too many. At least the last `keep` steps stay; the
-    calls of one reply and their results are never separated. A later summary takes in the earlier one.
+    calls of one reply and their results are never separated. A later summary takes in the earlier one. It is written by
+    `model`, or by the agent's; `prompt` is a template with `{steps}`, and optionally `{task}` and inputs of the run.
 
         from graphexec.nodes import compact
 
@@ -72,27 +84,19 @@ def compact(
         ("max_tokens", max_tokens, whole(1)),
         ("keep", keep, whole(1)),
         ("count", count, FUNCTION),
+        ("model", model, optional(MODEL, "the agent's")),
         ("name", name, NAME),
     )
+    template = parse_template(prompt, required=("steps",))
+    effect, handlers = _choose_model(model, AskSummarizer)
 
     @node(name=name)
     def measure(ready: Ready, agent: Agent, policies: Policies) -> Ready | TooLong:
         """Check the length of the next request, with a guess from the last count where that is short enough."""
-        run, measured = ready.run, ready.run.aside.state.get(name)
-        if measured is not None and measured["hidden"] == run.aside.hidden:
-            tokens = measured["tokens"] + 2 * count(_describe_steps(run.steps[measured["steps"] :]))
-            if tokens <= max_tokens:
-                return Ready(_remember(run, name, tokens))
-        asked = policies.request(agent, ready.run, ask_agent)
-        text = (
-            _describe_steps(policies.trim(asked.run).steps)
-            if isinstance(asked, CallAgent)
-            else _write_request(asked.request)
-        )
-        hidden, tokens = _find_cut(run, keep), count(text)
-        if hidden > run.aside.hidden and tokens > max_tokens:
+        run, hidden = measure_request(ready.run, name, max_tokens, count, agent, policies), _find_cut(ready.run, keep)
+        if hidden > run.aside.hidden and run.aside.state[name]["tokens"] > max_tokens:
             return TooLong(run, hidden)
-        return Ready(_remember(run, name, tokens))
+        return Ready(run)
 
     def leave(given: TooLong, _: Exhausted) -> Ready:
         return Ready(given.run)
@@ -103,13 +107,32 @@ def compact(
         run, aside = given.run, given.run.aside
         steps = _describe_steps(run.steps[aside.hidden : given.hidden])
         earlier = f"{aside.summary}\n{steps}" if aside.summary else steps
-        text = SUMMARY_REQUEST.format(task=_describe_task(run), steps=earlier)
-        summary = _read_text((yield from attempt(CallModel(ChatRequest([UserMessage(text)])))))
+        text = template.render({**run.inputs, "task": _describe_task(run), "steps": earlier})
+        summary = _read_text((yield from ask(effect(ChatRequest([UserMessage(text)])))))
         if not summary or count(summary) > count(earlier):
             return Ready(run)
         return Ready(run.with_aside(hidden=given.hidden, summary=summary))
 
-    return Piece(name, (measure, summarize))
+    return Piece(name, (measure, dataclasses.replace(summarize, effects=(effect,))), handlers=handlers)
+
+
+def measure_request(
+    run: Run, name: str, most: int, count: Callable[[str], int], agent: Agent, policies: Policies
+) -> Run:
+    """Return the run with the number of tokens of its next request in the state of a piece, under `tokens`.
+
+    It is a guess, from the last count, if that is at most `most`: so not all messages are written each time.
+    """
+    measured, aside = run.aside.state.get(name), run.aside
+    tokens = most + 1
+    if measured is not None and measured["hidden"] == aside.hidden:
+        tokens = measured["tokens"] + 2 * count(_describe_steps(run.steps[measured["steps"] :]))
+    if tokens > most:
+        asked = policies.request(agent, run, ask_agent)
+        called = isinstance(asked, CallAgent)
+        tokens = count(_describe_steps(policies.trim(asked.run).steps) if called else _write_request(asked.request))
+    measured = {"steps": len(run.steps), "tokens": tokens, "hidden": aside.hidden}
+    return run.with_aside(state={**aside.state, name: measured})
 
 
 def _write_request(request: ModelRequest) -> str:
@@ -126,12 +149,6 @@ def _write_request(request: ModelRequest) -> str:
             *([] if request.schema is None else [json.dumps(request.schema, default=str)]),
         ]
     )
-
-
-def _remember(run: Run, name: str, tokens: int) -> Run:
-    """Return the run with its count of tokens, from which the next one is guessed without writing all messages."""
-    measured = {"steps": len(run.steps), "tokens": tokens, "hidden": run.aside.hidden}
-    return run.with_aside(state={**run.aside.state, name: measured})
 
 
 def _find_cut(run: Run, keep: int) -> int:
@@ -162,13 +179,19 @@ class AskSelector(AttemptModel):
 
 
 def select_tools(
-    max_tools: int = 3, *, always: Sequence[str] = (), model: Model | None = None, name: str = "select_tools"
+    max_tools: int = 3,
+    *,
+    always: Sequence[str] = (),
+    prompt: str = SELECTION_REQUEST,
+    model: Model | None = None,
+    name: str = "select_tools",
 ) -> Piece:
     """Offer the model only the tools that are useful for the task, which a model chooses before the first decision.
 
     At most `max_tools` are chosen. The tools in `always` and those of other pieces, such as `write_todos`, are always
-    offered. The choice is made by `model`, or by the agent's. Names that it makes up are ignored. All tools are offered
-    if it names none, if its call fails, and if a limit leaves no call for it.
+    offered. The choice is made by `model`, or by the agent's; `prompt` is a template with `{tools}`, and optionally
+    `{task}`, `{most}` and inputs of the run. Names that it makes up are ignored. All tools are offered if it names
+    none, if its call fails, and if a limit leaves no call for it.
 
         from graphexec.nodes import select_tools
 
@@ -186,6 +209,7 @@ def select_tools(
         ("name", name, NAME),
     )
     kept = validate_each("always", always, str, "names of tools")
+    template = parse_template(prompt, required=("tools",))
     effect, handlers = _choose_model(model, AskSelector)
 
     def offer_all(ready: Ready, _: Exhausted) -> Ready:
@@ -199,7 +223,8 @@ def select_tools(
         if len(tools) <= max_tools:
             return ready
         listing = "\n".join(f"- {tool.name}: {tool.description}" for tool in tools)
-        text = SELECTION_REQUEST.format(task=_describe_task(ready.run), tools=listing, most=max_tools)
+        facts = {"task": _describe_task(ready.run), "tools": listing, "most": str(max_tools)}
+        text = template.render({**ready.run.inputs, **facts})
         words = _WORD().findall(_read_text((yield from ask(effect(ChatRequest([UserMessage(text)]))))))
         known = {tool.name for tool in tools}
         chosen = [word for word in dict.fromkeys(word.rstrip(".") for word in words) if word in known][:max_tools]

@@ -9,12 +9,13 @@ from typing import TypeVar
 
 from graphexec._arguments import FLAG, STRING, validate, validate_each
 from graphexec.actions import AgentFinish, AgentStep, Run, Steps, StoppedResponse
-from graphexec.executor.outcomes import Acted, Observed, Ready
+from graphexec.executor.nodes import add_steps
+from graphexec.executor.outcomes import Acted, Observed, Ready, Stopped
 from graphexec.executor.plugging import Piece
 from graphexec.kernel.node import node
 from graphexec.messages import ChatRequest, ModelRequest
 from graphexec.messages.stored import TypedValues
-from graphexec.nodes._personal_data import PATTERNS, AnyPattern, to_finders
+from graphexec.nodes._personal_data import DEFAULT, AnyPattern, Strategy, to_finders, to_strategies
 from graphexec.nodes._vault import (
     Change,
     Matcher,
@@ -31,8 +32,9 @@ E = TypeVar("E", AgentFinish, StoppedResponse)
 
 
 def redact_pii(
-    patterns: Iterable[str] | Mapping[str, AnyPattern] = tuple(PATTERNS),
+    patterns: Iterable[str] | Mapping[str, AnyPattern] = DEFAULT,
     *,
+    strategy: Strategy | Mapping[str, Strategy] = "token",
     restore: bool = True,
     keep: Sequence[str] = (),
     name: str = "redact_pii",
@@ -45,8 +47,12 @@ def redact_pii(
     the values, too; with `restore=False` all of these have the tokens, and a match that the model wrote is replaced.
 
     - `patterns`: names of the patterns on the shelf, of `EMAIL`, `CARD` (with a valid checksum), `IBAN` (likewise),
-      `PHONE` (international, `+49 ...`) and `API_KEY`, which are the default; or your own by name, as regular
-      expressions or as functions from a string to the `(start, end)` of each match.
+      `PHONE` (international, `+49 ...`) and `API_KEY`, which are the default, and of `IP`, `MAC` and `URL`; or your
+      own by name, as regular expressions or as functions from a string to the `(start, end)` of each match.
+    - `strategy`: for all patterns, or by name. `token` is what is said above. The others hide a match for good, from
+      tools and people, too: `redact` writes `[CARD]`, `mask` `**** **** **** 1111`, and `hash` `<CARD:cworuyak>`, which
+      is the same in all runs, so a short value can be guessed. `block` stops the run: a match in the inputs, or in a
+      call or its result, is a `Refusal`; one in an answer is redacted.
     - `keep`: strings that are never replaced, such as the address of your own support.
 
     A value has the same token throughout a run. A token that a tool or a person writes is replaced like a match, and
@@ -68,13 +74,20 @@ def redact_pii(
         executor = executor.plug(badge)
     """
     validate("redact_pii", ("restore", restore, FLAG), ("name", name, STRING))
-    matcher = Matcher(to_finders(patterns), frozenset(validate_each("redact_pii: keep", keep, str, "strings")))
+    finders = to_finders(patterns)
+    strategies = to_strategies(strategy, finders)
+    matcher = Matcher(finders, frozenset(validate_each("redact_pii: keep", keep, str, "strings")), strategies)
+    for_good = matcher.for_good()
+    blocks = "block" in strategies.values()
 
-    @node(name=name)
-    def hide_inputs(ready: Ready) -> Ready:
+    def stop(run: Run, vault: Vault, where: str) -> Stopped:
+        return Stopped.by_refusal(run, name, f"{', '.join(dict.fromkeys(vault.blocked))} in {where}")
+
+    def hide_inputs(ready: Ready) -> Ready | Stopped:
         """Replace the personal data in the inputs."""
         vault = Vault.of(ready.run, name, matcher)
-        return Ready(vault.store(map_inputs(ready.run, vault.hide), name))
+        run = vault.store(map_inputs(ready.run, vault.hide), name)
+        return stop(run, vault, "the inputs") if vault.blocked else Ready(run)
 
     @node(name=f"{name}_arguments")
     def show_arguments(acted: Acted) -> Acted:
@@ -82,17 +95,25 @@ def redact_pii(
         show = Vault.of(acted.run, name, matcher).show
         return dataclasses.replace(acted, actions=tuple(map_input(action, show) for action in acted.actions))
 
-    @node(name=f"{name}_results")
-    def hide_results(observed: Observed) -> Observed:
+    def hide_results(observed: Observed) -> Observed | Stopped:
         """Replace the personal data in the calls and in their results."""
         vault = Vault.of(observed.run, name, matcher)
         actions = tuple(map_input(action, vault.hide) for action in observed.actions)
         results = tuple(hide_result(result, vault.hide) for result in observed.results)
-        return Observed(vault.store(observed.run, name), actions, results)
+        hidden = Observed(vault.store(observed.run, name), actions, results)
+        # The calls were made, so they are steps.
+        return stop(add_steps(hidden), vault, "a call or its result") if vault.blocked else hidden
+
+    if not blocks:
+        hide_inputs.__annotations__["return"] = Ready
+        hide_results.__annotations__["return"] = Observed
 
     def change_ending(ending: E) -> E:
         vault = Vault.of(ending.run, name, matcher)
-        change = vault.show if restore else vault.mask
+        change: Change = vault.show if restore else vault.mask
+        if restore and for_good is not None:
+            mask = Vault({}, for_good).mask
+            change = lambda value: mask(vault.show(value))  # noqa: E731
         return _map_ending(ending, change, _map_run(ending.run, change, name))
 
     # Two nodes: the table would let one of both classes return either.
@@ -117,7 +138,8 @@ def redact_pii(
         return request if all(map(operator.is_, masked, messages)) else dataclasses.replace(request, messages=masked)
 
     arguments = (show_arguments,) if restore else ()
-    entries = (hide_inputs, hide_results, *arguments, show_answer, show_stopped)
+    hiding = (node(name=name)(hide_inputs), node(name=f"{name}_results")(hide_results))
+    entries = (*hiding, *arguments, show_answer, show_stopped)
     return Piece(name, entries, once=True, edits=edits, reveals=True)
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 from typing import Literal, final
 
 from typing_extensions import TypedDict
 
-from graphexec._arguments import NAME, validate, whole
+from graphexec._arguments import NAME, STRING, validate, whole
 from graphexec.actions import AgentAction, AgentFinish, AgentStep, Run
 from graphexec.agents.prompt import format_observation
 from graphexec.effects import ToolResult
@@ -50,12 +51,13 @@ class TodosOpen:
         return self.finish.run
 
 
-def todo_list(reminders: int = 1, *, name: str = "todo_list") -> Piece:
+def todo_list(reminders: int = 1, *, description: str = write_todos.description, name: str = "todo_list") -> Piece:
     """Give the model a to-do list, which it replaces with the tool `write_todos`, and remind it of open items.
 
     An answer with open items is not given out yet: up to `reminders` times the model is reminded of them. After
     that the answer ends the run. A reply may write one list: further ones are answered with an error. The list of a run
-    is the one that was written last: `graphexec.nodes.todos.find_todos(result.ending.run)` returns it.
+    is the one that was written last: `graphexec.nodes.todos.find_todos(result.ending.run)` returns it. `description` is
+    that of the tool, by which the model decides when to write a list.
 
         from graphexec.nodes import todo_list
 
@@ -65,7 +67,10 @@ def todo_list(reminders: int = 1, *, name: str = "todo_list") -> Piece:
     In i iterations a run has at most 7i + 2 transitions, and i model calls. Raises `InputError` for an invalid
     argument.
     """
-    validate("todo_list", ("reminders", reminders, whole(0)), ("name", name, NAME))
+    validate(
+        "todo_list", ("reminders", reminders, whole(0)), ("description", description, STRING), ("name", name, NAME)
+    )
+    writing = dataclasses.replace(write_todos, description=description)
 
     @node(name=f"{name}_once")
     def allow_one_list(acted: Acted) -> Acted:
@@ -92,7 +97,7 @@ def todo_list(reminders: int = 1, *, name: str = "todo_list") -> Piece:
         action = AgentAction(REMINDER_TOOL, "", finish.log or format_observation(finish.answer))
         return Ready(finish.run.with_steps([AgentStep(action, text, "rejected")]))
 
-    return Piece(name, (allow_one_list, check_todos, remind), tools=(write_todos,))
+    return Piece(name, (allow_one_list, check_todos, remind), tools=(writing,))
 
 
 def find_todos(run: Run) -> list[Todo]:

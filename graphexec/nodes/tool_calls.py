@@ -1,66 +1,120 @@
-"""Pieces about the calls of tools: `limit_tool`, `cache_tools`, `ask_user` and `stop_repeats`."""
+"""Pieces about the calls of tools: `limit_tool`, `cache_tools`, `ask_user`, `emulate_tools` and `stop_repeats`."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import takewhile
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
-from graphexec._arguments import NAME, validate, validate_each, whole
-from graphexec.actions import AgentStep, Run, Steps
+from graphexec._arguments import NAME, Constraint, optional, validate, validate_each, whole
+from graphexec.actions import AgentAction, AgentStep, Run, Steps
 from graphexec.agents.calls import CallRules, Turn, last_turns
-from graphexec.effects import AskHuman, ToolResult
-from graphexec.errors import InputError
+from graphexec.agents.prompt import format_observation, parse_template
+from graphexec.effects import AskHuman, Attempted, AttemptModel, ModelFailure, ToolResult
+from graphexec.errors import CallLimitError, InputError
+from graphexec.executor.handlers import make_attempt_handler, make_model_handler
+from graphexec.executor.nodes import Policies, add_steps
+from graphexec.executor.options import to_model
 from graphexec.executor.outcomes import Acted, Ready, Stopped
 from graphexec.executor.plugging import Piece
 from graphexec.executor.rules import rule_piece
 from graphexec.kernel.effects import Asks, Effect, ask_all
 from graphexec.kernel.meters import Exhausted
-from graphexec.kernel.node import node
+from graphexec.kernel.node import Node, node
+from graphexec.messages import ChatRequest, UserMessage, separate_reasoning
 from graphexec.messages.observations import split_observation
 from graphexec.runtime.handlers import HandlerLike
 from graphexec.tools import AnyTool
 from graphexec.tools import tool as make_tool
 from graphexec.tools.tool import InvalidArgumentsError
 
+if TYPE_CHECKING:
+    from graphexec.messages import Model
+    from graphexec.models.functions import ModelFunction
+
 # The statuses of calls that were not made.
-_NOT_MADE = frozenset({"rejected", "bad_arguments", "unknown_tool", "parse_error"})
+NOT_MADE = frozenset({"rejected", "bad_arguments", "unknown_tool", "parse_error"})
 
 
-def limit_tool(tool: str, calls: int, *, name: str = "limit_tool") -> Piece:
+# What becomes of a call beyond a limit: the model observes that it is not made, the run stops, or it raises.
+OnLimit: TypeAlias = Literal["continue", "end", "error"]
+ON_LIMIT = Constraint("'continue', 'end' or 'error'", lambda value: value in get_args(OnLimit))
+
+# The name of the limit on all tools together.
+ALL = "tool_calls"
+
+
+def limit_tool(tool: str | None, calls: int, *, on_limit: OnLimit = "continue", name: str = "limit_tool") -> Piece:
     """Let a run call a tool at most `calls` times, 0 or more; the model observes that further calls are not made.
 
         executor = create_agent(model, tools, nodes=[limit_tool("search", 3)])
 
+    With `on_limit="end"`, the first call beyond the limit stops the run: none of the reply's calls is made, each has an
+    observation, and the limit of the stopped response is `search_calls`. With "error", it raises `CallLimitError`.
+
     The calls in the record of the run count, except those that were not made: rejected ones, and those with arguments
     that do not fit. A result that was repeated from an earlier call counts, too. To limit two tools, give the pieces
-    names: `limit_tool("read", 5, name="limit_read")`. For all tools together, `max_tool_calls` stops the run.
+    names: `limit_tool("read", 5, name="limit_read")`; `limit_tool(None, 5)` limits all tools together.
 
-    The engine counts the calls, too, in the meter `search_calls`, on which the proof relies: it stops a run in which a
-    node of yours calls the tool more often. Calls of unknown tools, and with arguments that do not fit, are answered
-    and not made. An executor whose `handlers` answer `CallTool` has no such meter.
-
-    It adds one transition for each decision of the agent that calls tools. Raises `InputError` for an invalid number,
-    and the executor raises it for a tool that it does not have.
+    The engine counts the calls of a named tool, too, in the meter `search_calls`, on which the proof relies: it stops a
+    run in which a node of yours calls the tool more often. An executor whose `handlers` answer `CallTool` has no such
+    meter. It adds one transition for each decision that calls tools. Raises `InputError` for an invalid option, and the
+    executor raises it for a tool that it does not have.
     """
-    validate("limit_tool", ("tool", tool, NAME), ("calls", calls, whole(0)), ("name", name, NAME))
+    validate(
+        "limit_tool",
+        ("tool", tool, optional(NAME, "all tools")),
+        ("calls", calls, whole(0)),
+        ("on_limit", on_limit, ON_LIMIT),
+        ("name", name, NAME),
+    )
+    label = f"{tool}_calls" if tool else ALL
 
-    @node(name=name)
-    def refuse_calls(acted: Acted, rules: CallRules) -> Acted:
+    def refuse_calls(acted: Acted, rules: CallRules) -> Acted | Stopped:
         """Answer the calls of a tool that has been called often enough."""
-        places = [place for place in acted.open if rules.calls(acted.actions[place], tool)]
-        if not places:
-            return acted
-        made = [step.action for step in acted.run.steps if step.status not in _NOT_MADE]
-        left = max(0, calls - sum(rules.calls(action, tool) for action in made))
-        times = "once" if calls == 1 else f"{calls} times"
-        text = f"{tool} was not called: it may be called {times} in a run. Go on without it, or give your answer."
-        for place in places[left:]:
-            acted = acted.answer(place, ToolResult(text, "rejected"))
-        return acted
+        made = [step.action for step in acted.run.steps if step.status not in NOT_MADE]
+        count = sum(calls_tool(rules, action, tool) for action in made)
+        places = [place for place in acted.open if calls_tool(rules, acted.actions[place], tool)]
+        over = places[max(0, calls - count) :]
+        return refuse(acted, over, tool, Exhausted(label, calls, min(count, calls), len(places)), on_limit, "a run")
 
-    return Piece(name, (refuse_calls,), tool_names=(tool,), tool_limits={tool: calls})
+    refuse_calls.__annotations__["return"] = Acted | Stopped if on_limit == "end" else Acted
+    limiting: Node[Acted, Any] = node(name=name)(refuse_calls)
+    if on_limit == "error":
+        limiting = dataclasses.replace(limiting, raises=(CallLimitError,))
+    names, limits = ((tool,), {tool: calls}) if tool else ((), {})
+    return Piece(name, (limiting,), tool_names=names, tool_limits=limits)
+
+
+def calls_tool(rules: CallRules, action: AgentAction, tool: str | None) -> bool:
+    """Return whether an action calls the tool of this name; without one, whether it calls any tool that there is."""
+    return rules.find_tool(action) is not None if tool is None else rules.calls(action, tool)
+
+
+def refuse(
+    acted: Acted, places: Sequence[int], tool: str | None, limit: Exhausted, on_limit: OnLimit, per: str
+) -> Acted | Stopped:
+    """Return the actions with the calls at these places refused, or the stop of the run; raises `CallLimitError`."""
+    if not places:
+        return acted
+    times = "once" if limit.value == 1 else f"{limit.value} times"
+    fact = f"{'it' if tool else 'tools'} may be called {times} in {per}"
+    if on_limit == "error":
+        remedy = "allow more calls, or let the run go on with on_limit='continue'"
+        raise CallLimitError(f"{tool or 'a call'}: {fact}; {remedy}", limit=limit.limit, value=limit.value)
+    for place in places:
+        called = acted.actions[place].tool if tool is None else tool
+        text = f"{called} was not called: {fact}. Go on without it, or give your answer."
+        acted = acted.answer(place, ToolResult(text, "rejected"))
+    if on_limit == "continue":
+        return acted
+    rest = [
+        ToolResult(f"{acted.actions[place].tool} was not called: the run was stopped by another call.", "rejected")
+        for place in acted.open
+    ]
+    return Stopped(add_steps(acted.with_results(rest)), limit)
 
 
 def cache_tools(*tools: str, name: str = "cache_tools") -> Piece:
@@ -155,6 +209,79 @@ def read_calls(acted: Acted, rules: CallRules, tool: AnyTool) -> tuple[Acted, di
             except InvalidArgumentsError as error:
                 acted = acted.answer(place, ToolResult(str(error), "bad_arguments"))
     return acted, calls
+
+
+EMULATION_REQUEST = """\
+You stand in for the tool {tool}: {description}
+Its arguments are {arguments}. Write a result that it could return, and nothing else."""
+
+
+@dataclass(frozen=True, slots=True)
+class AskEmulator(AttemptModel):
+    """Ask the model of `emulate_tools` what a tool would return."""
+
+
+def emulate_tools(
+    model: Model | ModelFunction | str,
+    *,
+    names: Sequence[str] | None = None,
+    prompt: str = EMULATION_REQUEST,
+    most: int = 8,
+    name: str = "emulate_tools",
+) -> Piece:
+    """Let a model write the results of tools, which are not called: for trials of an agent whose tools have effects.
+
+        trial = executor.plug(emulate_tools("openai:gpt-5-mini", names=["send_mail"]))
+        print(trial.run("Invite Ada to lunch.").output)
+
+    `names` are the tools, by default all but those of other pieces. `model` is what `create_agent` takes. `prompt` is a
+    template with `{tool}`, and optionally `{description}` and `{arguments}`. At most `most` calls of a reply are
+    emulated, at once; further ones are answered with that limit. The arguments are validated as for a call, and
+    approvals come before. A call whose model fails has the status "error".
+
+    It adds one transition for each decision that calls tools, and up to `most` model calls, which count. Raises
+    `InputError` for invalid options, and the executor raises it for a tool that it does not have.
+    """
+    chosen = None if names is None else validate_each("emulate_tools: names", names, str, "names of tools")
+    validate("emulate_tools", ("most", most, whole(1)), ("name", name, NAME))
+    template = parse_template(prompt, required=("tool",))
+    # A class of its own for each piece: another one may have another model.
+    kind: type[AskEmulator] = type("AskEmulator", (AskEmulator,), {"__slots__": (), "__module__": __name__})
+
+    @node(name=name, asks=(0, most))
+    def write_results(acted: Acted, rules: CallRules, policies: Policies) -> Asks[AskEmulator, Acted]:
+        """Ask for the results of the calls."""
+        emulated = {*rules.tools} - {*policies.piece_tools} if chosen is None else {*chosen}
+        asked: dict[int, AskEmulator] = {}
+        for place in acted.open:
+            action = acted.actions[place]
+            tool = rules.find_tool(action)
+            if tool is None or tool.name not in emulated:
+                continue
+            if (unmade := rules.make_unmade_result(action)) is not None:
+                acted = acted.answer(place, unmade)
+            elif len(asked) == most:
+                text = f"{tool.name} was not called: at most {most} calls are made in one turn; make it in the next."
+                acted = acted.answer(place, ToolResult(text, "rejected"))
+            else:
+                arguments = format_observation(action.tool_input)
+                text = template.render({"tool": tool.name, "description": tool.description, "arguments": arguments})
+                asked[place] = kind(ChatRequest([UserMessage(text)]))
+        for place, reply in zip(asked, (yield from ask_all([*asked.values()])), strict=True):
+            acted = acted.answer(place, _read_emulation(acted.actions[place].tool, reply))
+        return acted
+
+    emulating = dataclasses.replace(write_results, effects=(kind,))
+    handler = make_model_handler(to_model(model))
+    handlers: dict[type[Effect[Any]], HandlerLike] = {}
+    handlers[kind] = dataclasses.replace(make_attempt_handler(handler), check_access=handler.check_access)
+    return Piece(name, (emulating,), handlers=handlers, tool_names=chosen or (), acts=True)
+
+
+def _read_emulation(tool: str, reply: Attempted) -> ToolResult:
+    if isinstance(reply, ModelFailure):
+        return ToolResult(f"{tool} failed: {reply.text}", "error", error=reply.error)
+    return ToolResult(separate_reasoning(reply).content.strip())
 
 
 # The most turns in a repeated round: the agent may repeat one turn, or alternate between a few.

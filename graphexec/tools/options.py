@@ -7,17 +7,19 @@ import inspect
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict, final, get_args
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict, TypeVar, final, get_args
 
-from graphexec._arguments import FLAG, SECONDS, TIMEOUT, Constraint, optional, validate, whole
+from graphexec._arguments import FACTOR, FLAG, SECONDS, SHARE, TIMEOUT, Constraint, optional, validate, whole
 from graphexec._mistakes import join_faults, unknown_options
 from graphexec._mistakes.remedies import TOOL_OPTIONS
 from graphexec.errors import GraphexecError, Portable, ToolDefinitionError, described, format_value
 from graphexec.kernel.effects import InDoubt
-from graphexec.runtime.retry import RetryPolicy
+from graphexec.runtime.retry import RetryPolicy, is_error_test, to_predicate
 
 if TYPE_CHECKING:
     from graphexec.tools.tool import AnyTool
+
+ToolT = TypeVar("ToolT", bound="AnyTool")
 
 # Decides if an exception in a tool becomes an observation, which a function may write, or ends the run.
 ErrorPolicy: TypeAlias = Literal["observe", "raise"] | Callable[[Exception], str]
@@ -44,8 +46,11 @@ class ToolOptions(TypedDict, total=False):
     timeout: float | None
     on_error: ErrorPolicy | None
     retries: int
-    retry_on: type[Exception] | tuple[type[Exception], ...]
+    retry_on: type[Exception] | tuple[type[Exception], ...] | Callable[[Exception], bool]
     retry_wait: float
+    retry_factor: float
+    retry_longest_wait: float
+    retry_jitter: float
     max_observation: int | None
     max_tool_input: int | None
     async_function: Callable[..., Any] | None
@@ -97,44 +102,64 @@ MAX_TOOL_INPUT = 1_000_000
 LONGEST_WAIT = 60.0
 
 
+# The options of retries.
+_RETRY: Mapping[str, Constraint] = {
+    "retry_on": Constraint(
+        "a class of Exception, a tuple of them, or a function (def) from the exception to True or False",
+        lambda value: is_error_test((value,) if isinstance(value, type) else value),
+    ),
+    "retry_wait": SECONDS,
+    "retry_factor": FACTOR,
+    "retry_longest_wait": SECONDS,
+    "retry_jitter": SHARE,
+}
+
+
 def read_options(owner: str, options: ToolOptions) -> dict[str, Any]:
     """Return the fields of a `Tool` that its options set. Raises `ToolDefinitionError` for an invalid option."""
     # Type checkers find it; other users may misspell one.
     if faults := list(unknown_options(owner, TOOL_OPTIONS, ToolOptions.__annotations__, options)):
         raise ToolDefinitionError(join_faults(faults))
     fields: dict[str, Any] = {**options}
-    times, on, wait = fields.pop("retries", 0), fields.pop("retry_on", Exception), fields.pop("retry_wait", 0.0)
+    times, given = fields.pop("retries", 0), {name: fields.pop(name) for name in _RETRY if name in fields}
     validate(
         owner,
         *((key, fields[key], constraint) for key, constraint in CONSTRAINTS.items() if key in fields),
         ("retries", times, whole(0, "a whole number, 0 for none")),
-        ("retry_wait", wait, SECONDS),
+        *((name, given[name], constraint) for name, constraint in _RETRY.items() if name in given),
         error=ToolDefinitionError,
     )
     # The examples are compared with the tool when it is made: `check_examples`.
-    return fields | {"retry": _make_retry_policy(times, on, wait, owner)}
+    if given and not times:
+        raise ToolDefinitionError(f"{owner} has {' and '.join(given)} but no retries; add retries=2, say")
+    return fields | ({"retry": _make_retry_policy(times, **given)} if "retries" in options else {})
 
 
 def _make_retry_policy(
-    times: int, on: type[Exception] | tuple[type[Exception], ...], wait: float, name: str
+    times: int,
+    retry_on: type[Exception] | tuple[type[Exception], ...] | Callable[[Exception], bool] = Exception,
+    retry_wait: float = 0.0,
+    retry_factor: float = 2.0,
+    retry_longest_wait: float = LONGEST_WAIT,
+    retry_jitter: float = 0.0,
 ) -> RetryPolicy | None:
-    classes = on if isinstance(on, tuple) else (on,)
-    for one in classes:
-        if not (isinstance(one, type) and issubclass(one, Exception)):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise ToolDefinitionError(f"{name} has {one!r} in retry_on; give classes of Exception")
-    if not times and (wait or classes != (Exception,)):
-        raise ToolDefinitionError(f"{name} has retry_on or retry_wait but no retries; add retries=2, say")
     if not times:
         return None
+    may_help = to_predicate((retry_on,) if isinstance(retry_on, type) else retry_on)
     return RetryPolicy(
         attempts=times + 1,
-        may_pass=lambda raised: isinstance(raised, ToolRaisedError) and isinstance(raised.error, classes),
-        first_wait=wait,
-        longest_wait=max(wait, LONGEST_WAIT),
+        # A tool may also end with a CancelledError of its own, which no test is made for.
+        may_pass=lambda raised: (
+            isinstance(raised, ToolRaisedError) and isinstance(raised.error, Exception) and may_help(raised.error)
+        ),
+        first_wait=retry_wait,
+        longest_wait=max(retry_wait, retry_longest_wait),
+        factor=retry_factor,
+        jitter=retry_jitter,
     )
 
 
-def check_examples(tool: AnyTool) -> AnyTool:
+def check_examples(tool: ToolT) -> ToolT:
     """Return the tool with its examples read; a dict stands for the arguments alone.
 
     Raises `ToolDefinitionError` for other values, for arguments that do not fit the tool, and for texts that are not

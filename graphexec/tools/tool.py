@@ -289,6 +289,13 @@ class Tool(Generic[P, R_co]):
             message = f"{self.name} was not called: {what}. Call it as {self.signature}."
             raise InvalidArgumentsError(message, tuple(names)) from None
 
+    def with_options(self, **options: Unpack[ToolOptions]) -> Self:
+        """Return the tool with these options of `tool`, such as one of another library with `retries=2`.
+
+        Raises `ToolDefinitionError` for an invalid option.
+        """
+        return check_examples(dataclasses.replace(self, **read_options(self.name, options)))
+
     def _validate(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         validator = self.arguments.validator
         return dict(validator.validate_python(arguments) if self._is_simple else validate_json(validator, arguments))
@@ -321,12 +328,14 @@ def tool(
     `context` and the remaining seconds.
 
     If the function raises one of `retry_on`, it is called up to `retries` more times: after `retry_wait` seconds, then
-    after twice as long each time, up to one minute. `timeout` is in seconds, for one attempt; after a timeout there are
-    no further attempts. All attempts count as one tool call. An exception becomes an observation, unless `on_error` is
-    "raise" or a function from the exception to the observation. The model sees the first `max_observation` characters
-    of an observation. If the arguments of a call have more than `max_tool_input` characters, as Python writes them, the
-    tool is not called, and the model observes that. Async runs call the `async_function`, which has the same
-    parameters, if there is one.
+    after `retry_factor` times as long each time (1 to 10, by default 2), up to `retry_longest_wait` (one minute), minus
+    a random part, of which the largest is the share `retry_jitter` (0 to 1, by default 0). `retry_on` may also be a
+    function from the exception to whether another attempt may help. `timeout` is in seconds, for one attempt; after a
+    timeout there are no further attempts. All attempts count as one tool call. An exception becomes an observation,
+    unless `on_error` is "raise" or a function from the exception to the observation. The model sees the first
+    `max_observation` characters of an observation. If the arguments of a call have more than `max_tool_input`
+    characters, as Python writes them, the tool is not called, and the model observes that. Async runs call the
+    `async_function`, which has the same parameters, if there is one.
 
     `examples` are calls that agents show to their models: arguments by name, `[{"city": "Oslo"}]`, or `ToolExample`
     with a question, too. Some agents do not repeat a successful call with the same arguments (`Agent.rules`); declare a

@@ -21,7 +21,7 @@ import graphexec
 from graphexec import AgentExecutor, Answered, Asked, Done, Entered, Failed, Limits, Moved, Reported, agent_limits
 from graphexec.memory import MemoryNotSaved
 from graphexec.messages import ReplyDelta
-from graphexec.models import Cached, CacheFailed, FellBack, OptionRefused, Retried, Waited
+from graphexec.models import Cached, CacheFailed, FellBack, OptionRefused, Retried, Routed, Waited
 from graphexec.runtime import ObserverFailed
 from graphexec.tools import ToolRetried
 from graphexec.verify import CODES
@@ -135,7 +135,7 @@ def test_events_page_has_every_event_and_field() -> None:
     rows = {row[0].split("`")[1]: re.findall(r"`(\w+)`", row[1]) for row in columns("events.md") if "`" in row[0]}
     for event in (Entered, Asked, Reported, Answered, Moved, Done, Failed):
         assert rows.pop(event.__name__) == [one.name for one in dataclasses.fields(event) if one.name != "call"]
-    reported = {ReplyDelta, Retried, OptionRefused, FellBack, Waited, Cached, CacheFailed, ToolRetried}
+    reported = {ReplyDelta, Retried, OptionRefused, FellBack, Routed, Waited, Cached, CacheFailed, ToolRetried}
     reported |= {MemoryNotSaved, ObserverFailed}
     assert rows.keys() == {one.__name__ for one in reported}
 

@@ -33,6 +33,7 @@ ARGUMENTS: Mapping[str, tuple[tuple[object, ...], Mapping[str, object]]] = {
     "MeasureError": (("work", 3, 2), {}),
     "UndeclaredCountError": (("plan", 3, 1, None), {}),
     "MissingHandlerError": ((3,), {}),
+    "CallLimitError": (("search may be called once; allow more",), {"limit": "search_calls", "value": 1}),
     "ParseError": (("no action",), {"observation": "write JSON", "llm_output": "?", "prose": True}),
     "ModelError": (("the server is away",), {"status": 503}),
     "RateLimitError": (("slow down",), {"status": 429, "retry_after": 2.5}),

@@ -199,6 +199,28 @@ def test_retried_errors_can_be_selected(ask: Ask) -> None:
 
 
 @all_modes
+def test_function_selects_errors_and_waits_grow_by_a_factor(ask: Ask) -> None:
+    time, failures = FakeTime(), ScriptedModel([DOWN] * 4 + ["up"])
+    waits: dict[str, Any] = {"attempts": 5, "first_wait": 1.0, "longest_wait": 50.0, "factor": 5, "jitter": 0.0}
+    model = retrying(failures, on=lambda error: "busy" in str(error), clock=time.clock, **waits)
+    assert (ask(model).content, time.slept) == ("up", [1, 5, 25, 50])
+    with pytest.raises(errors.ServerError):
+        ask(retrying(ScriptedModel([DOWN]), on=lambda _: False))
+
+
+@cases(
+    ("option", "value", "words"),
+    ("factor", 0.5, "a number from 1 .* to 10"),
+    ("jitter", 2, "a number from 0 to 1"),
+    ("on", ValueError, "a tuple of classes of exceptions, or a function"),
+)
+def test_wrong_options_of_retries_are_refused(option: str, value: object, words: str) -> None:
+    options: dict[str, Any] = {option: value}
+    with pytest.raises(errors.InputError, match=f"retrying has {option}=.*; give {words}"):
+        retrying(ScriptedModel([]), **options)
+
+
+@all_modes
 def test_each_attempt_has_the_remaining_time(ask: Ask) -> None:
     time = FakeTime()
     inner = Typewriter([errors.RateLimitError("", retry_after=3), "up"], time, takes=1.0)

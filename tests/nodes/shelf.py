@@ -9,6 +9,7 @@ from graphexec import AgentExecutor, Answered, AskHuman, Event, Snapshot, snapsh
 from graphexec.errors import MissingHandlerError
 from graphexec.kernel import PendingEffect, advance
 from graphexec.kernel.effects import members_of
+from graphexec.memory import MemoryHistory
 from graphexec.messages import ModelReply, ToolCall
 from graphexec.models import ScriptedModel
 from graphexec.nodes import Piece, Review, ReviewCall
@@ -66,12 +67,18 @@ SAMPLES: Mapping[str, Callable[[], Piece]] = {
     "approve_tools": lambda: _NODES.approve_tools({"look_up": ["approve", "reject"]}, reviewer=approve),
     "ask_user": lambda: _NODES.ask_user(answer_person),
     "cache_tools": lambda: _NODES.cache_tools("look_up"),
+    "catch_errors": lambda: _NODES.catch_errors(),  # noqa: PLW0108
+    "clear_results": lambda: _NODES.clear_results(max_tokens=20, keep=1),
     "compact": lambda: _NODES.compact(max_tokens=20, keep=1),
     "critic": lambda: _NODES.critic(rounds=1),
+    "emulate_tools": lambda: _NODES.emulate_tools(ScriptedModel(["emulated"], repeat_last=True), most=2),
     "escalate": lambda: _NODES.escalate(ScriptedModel(["stronger"], repeat_last=True)),
     "guard_input": lambda: _NODES.guard_input(judge_text),
     "guard_output": lambda: _NODES.guard_output(judge_text),
     "handoffs": lambda: _NODES.handoffs({"other": make_inner(name="other")}, handoffs=2, iterations=2),
+    "limit_conversation": lambda: _NODES.limit_conversation(
+        MemoryHistory(), model_calls=50, tool_calls={"look_up": 50}
+    ),
     "limit_tool": lambda: _NODES.limit_tool("look_up", 1),
     "map_agents": lambda: _NODES.map_agents(make_inner(), most=2),
     "no_dummies": lambda: _NODES.no_dummies(),  # noqa: PLW0108

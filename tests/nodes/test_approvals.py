@@ -117,6 +117,16 @@ class TestDecisions:
         assert "I clean up." in asked.reason
         assert (asked.by, asked.problem) == ("approve_tools", "")
 
+    @cases(
+        ("description", "text"),
+        ("Deletes for good.", "Deletes for good.\nCall delete"),
+        (lambda action: f"Size of {action.tool_input['path']}: 3 kB", "Size of a: 3 kB\nCall delete"),  # pyright: ignore
+    )
+    def test_person_reads_the_description(self, description: Any, text: str) -> None:
+        piece = approve_tools({"delete": ALL}, description=description)
+        (asked,) = members_of(pause(Scene(calls("delete a"), nodes=(piece,)).executor).effect)
+        assert str(asked).startswith(text)
+
     def test_multiple_tools_mixed_responses(self) -> None:
         """LangChain's test_human_in_the_loop_middleware_multiple_tools_mixed_responses: each call has one result."""
         decisions = {"a": Review("approve"), "b": Review("reject", "No."), "c": Review("respond", "later")}
@@ -190,7 +200,7 @@ class TestEdits:
 
     def test_input_that_is_not_in_the_text_is_noted(self) -> None:
         action = gx.AgentAction("delete", {"path": "a"}, "I delete it")
-        acted = replace_arguments(Acted(Run({}), (action,)), 0, {"path": "b"})
+        acted = replace_arguments(Acted(Run({}), (action,)), 0, {"path": "b"}, "delete")
         assert acted.actions[0].log == 'I delete it\n(A person changed the input to {"path": "b"}.)'
 
     def test_arguments_that_do_not_fit_are_asked_about_again(self) -> None:
@@ -219,9 +229,61 @@ class TestEdits:
         with pytest.raises(gx.InputError, match=r"answered with True; answer with a Review"):
             scene.executor.run("hi")
         assert scene.files.called == []
-        # LangChain's issue 40166: an edit to another tool skips that tool's gate. Ours has no other tool.
-        with pytest.raises(TypeError):
-            Review("edit", arguments={"path": "b"}, tool="read")  # type: ignore[call-arg]
+
+    @cases(
+        ("gates", "reviews", "status", "done", "problem"),
+        # A tool that nobody gates is called at once.
+        ({"delete": ALL}, [("edit", "read")], "ok", ["read b"], ""),
+        # LangChain's issue 40166: there an edit to another tool skips the gate of that tool.
+        ({"delete": ALL, "read": ["approve"]}, [("edit", "read"), ("approve", None)], "ok", ["read b"], ""),
+        ({"delete": ALL, "read": ["reject"]}, [("edit", "read"), ("reject", None)], "rejected", [], ""),
+        ({"delete": ALL}, [("edit", "raed"), ("approve", None)], "ok", ["delete a"], "Did you mean read"),
+        (
+            {"delete": ALL, "read": ["edit"]},
+            [("edit", "read"), ("edit", "delete"), ("edit", "read")],
+            "rejected",
+            [],
+            "",
+        ),
+    )
+    def test_edit_may_call_another_tool(
+        self, gates: Any, reviews: list[Any], status: str, done: list[str], problem: str
+    ) -> None:
+        asked: list[ReviewCall] = []
+
+        def review(call: ReviewCall) -> Review:
+            asked.append(call)
+            decision, tool = reviews[len(asked) - 1]
+            return Review(decision, arguments={"path": "b"}, tool=tool) if tool else Review(decision)
+
+        scene = Scene(calls("delete a"), nodes=(approve_tools(gates, reviewer=review),))
+        (step,) = scene.executor.run("hi").steps
+        assert (step.status, scene.files.called, len(asked)) == (status, done, len(reviews))
+        assert problem in asked[-1].problem
+        message = next(one for one in messages(scene.model.requests[-1]) if isinstance(one, AssistantMessage))
+        assert [one.name for one in message.tool_calls] == [step.action.tool]
+
+    def test_edit_does_not_skip_the_gate_of_another_piece(self) -> None:
+        problems: list[str] = []
+
+        def review(call: ReviewCall) -> Review:
+            problems.append(call.problem)
+            return Review("reject") if call.problem else Review("edit", arguments={"path": "b"}, tool="read")
+
+        for order in (1, -1):
+            pieces = (gate(), approve_tools({"read": ["approve"]}, name="reading"))[::order]
+            scene = Scene(calls("delete a"), nodes=pieces, handlers={ReviewCall: review})
+            assert scene.executor.run("hi").steps[0].status == "rejected"
+            assert "reading decides about calls of read" in problems[-1]
+            assert scene.files.called == []
+
+    def test_text_of_an_edit_to_another_tool(self) -> None:
+        files, model = Files(), models.ScriptedModel(['Action: delete\nAction Input: {"path": "a"}', FINAL])
+        review = noting([], "edit", arguments={"path": "b"}, tool="read")
+        agent = gx.create_react_agent(model, files.tools)
+        (step,) = gx.AgentExecutor(agent=agent, tools=files.tools, nodes=[gate(review)]).run("hi").steps
+        assert step.action.log.endswith('\n(A person changed the call to read with {"path": "b"}.)')
+        assert files.called == ["read b"]
 
 
 class TestPauses:
@@ -412,6 +474,8 @@ def test_approval_dominates_every_call_of_a_tool(others: tuple[Plugged, ...]) ->
     (Review, ("edit",), "'edit' has arguments=None; write"),
     (Review, ("approve", "", {"path": "b"}), "'approve' has arguments="),
     (Review, ("reject", None), "text=None; give a string"),
+    (Review, ("approve", "", None, "read"), "'approve' has tool='read'; only an edit"),
+    (Review, ("edit", "", {"path": "b"}, 3), "tool=3; give a string"),
 )
 def test_invalid_gates_and_reviews_are_refused(make: Callable[..., Any], arguments: Any, fact: str) -> None:
     with pytest.raises(gx.InputError, match=fact):

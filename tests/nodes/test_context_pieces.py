@@ -17,13 +17,13 @@ from graphexec.messages import ToolCall
 from graphexec.models import ScriptedModel
 from graphexec.models.functions import FunctionModel
 from graphexec.models.scripted import ScriptedReply
-from graphexec.nodes import Piece, compact, critic, select_tools, tell_time, todo_list
+from graphexec.nodes import Piece, clear_results, compact, critic, select_tools, tell_time, todo_list
 from graphexec.nodes.escalation import is_stuck
 from graphexec.nodes.todos import find_todos
 from graphexec.tools import AnyTool
 from tests.executor import actors
 from tests.executor.actors import HOW, Running, echo, fail
-from tests.nodes.shelf import proof_of
+from tests.nodes.shelf import proof_of, run_in_pieces
 from tests.parameters import cases, examples
 
 NAMES = ("search", "add", "mail", "read")
@@ -93,7 +93,14 @@ def is_paired(request: messages.ModelRequest) -> bool:
     (compact, {"count": 4}, "count"),
     (compact, {"name": ""}, "name"),
     (critic, {"prompt": "Good?"}, "answer"),
+    (compact, {"prompt": "Shorten it."}, "steps"),
+    (compact, {"model": "gpt"}, "model"),
+    (select_tools, {"prompt": "Choose."}, "tools"),
+    (todo_list, {"description": 3}, "description"),
     (select_tools, {"always": ["maill"]}, "select_tools names the tool maill"),
+    *((clear_results, {name: -1}, name) for name in ("max_tokens", "keep", "at_least")),
+    *((clear_results, {name: 3}, name) for name in ("exclude", "placeholder", "inputs", "count", "name")),
+    (clear_results, {"exclude": ["maill"]}, "clear_results names the tool maill"),
 )
 def test_options_are_validated(piece: Callable[..., Piece], options: dict[str, Any], text: str) -> None:
     with pytest.raises(gx.InputError, match=text):
@@ -141,6 +148,14 @@ class TestCompact:
         result = make([compact(most, keep)], FunctionModel(reply), max_iterations=15, max_fan_out=10).run("q")
         assert len(result.steps) == sum(map(len, turns))
         assert result.output == "done"
+
+    def test_another_model_summarizes(self) -> None:
+        other = ScriptedModel(["Added and mailed."])
+        piece = compact(200, 1, model=other, prompt="Shorten {steps} of {task}.")
+        _, requests = run([piece], [call("add", "mail"), call("search"), "done"])
+        assert text_of(other.requests[0]).startswith("Shorten add(")
+        assert text_of(other.requests[0]).endswith(" of q.")
+        assert "Added and mailed." in text_of(requests[-1])
 
     @cases("summary", "", "<think>hm</think>", "long " * 200, gx.ModelError("down"))
     def test_failed_summary_changes_nothing(self, summary: ScriptedReply) -> None:
@@ -194,6 +209,86 @@ class TestCompact:
                 assert actors.messages(request)[1:4] == [*history, messages.UserMessage("Who am I?")]
 
 
+def results_of(request: messages.ModelRequest) -> list[str]:
+    return [one.content for one in actors.messages(request) if isinstance(one, messages.ToolMessage)]
+
+
+FOUND, GONE = f"found {'x' * 40}", "[cleared]"
+
+
+class TestClearResults:
+    @cases(
+        ("options", "shown"),
+        ({"keep": 1}, [GONE, GONE, FOUND]),
+        ({"keep": 0}, [GONE, GONE, GONE]),
+        ({"keep": 3}, [FOUND, FOUND, FOUND]),
+        ({"keep": 1, "exclude": ["add"]}, [FOUND, GONE, FOUND]),
+        ({"keep": 0, "placeholder": "-"}, ["-", "-", "-"]),
+        # A cleared result frees 37 characters, 9 tokens.
+        ({"keep": 0, "at_least": 9}, [GONE, FOUND, FOUND]),
+        ({"keep": 0, "at_least": 10}, [GONE, GONE, FOUND]),
+        ({"max_tokens": 10_000}, [FOUND, FOUND, FOUND]),
+        ({"max_tokens": 100, "keep": 0, "count": count_as(101)}, [GONE, GONE, GONE]),
+        ({"max_tokens": 100, "keep": 0, "count": count_as(100)}, [FOUND, FOUND, FOUND]),
+    )
+    def test_old_results_are_cleared(self, options: dict[str, Any], shown: list[str]) -> None:
+        given: dict[str, Any] = {"max_tokens": 1, **options}
+        result, requests = run([clear_results(**given)], [call("add", "mail", "read"), "done"])
+        assert results_of(requests[-1]) == shown
+        assert [step.observation for step in result.steps] == [FOUND] * 3
+
+    def test_inputs_are_cleared_too(self) -> None:
+        result, requests = run([clear_results(1, 1, inputs=True)], [call("add"), call("mail"), "done"])
+        sent = [one for message in actors.messages(requests[-1]) for one in getattr(message, "tool_calls", ())]
+        assert [one.arguments for one in sent] == ["{}", '{"input": "' + "x" * 40 + '"}']
+        assert [step.action.tool_input for step in result.steps] == [{"input": "x" * 40}] * 2
+
+    @settings(max_examples=examples(25), deadline=None)
+    @given(
+        st.lists(st.lists(st.sampled_from(NAMES), min_size=1, max_size=4), max_size=6),
+        st.integers(0, 4),
+        st.integers(1, 400),
+        st.integers(0, 60),
+    )
+    def test_last_results_stay(self, turns: list[list[str]], keep: int, most: int, at_least: int) -> None:
+        replies = [*(call(*turn) for turn in turns), "done"]
+        pieces = [clear_results(most, keep, at_least=at_least), compact(10_000)]
+        result, requests = run(pieces, replies, max_iterations=15)
+        assert [step.observation for step in result.steps] == [FOUND] * sum(map(len, turns))
+        before: list[str] = []
+        for request in requests:
+            assert is_paired(request)
+            shown = results_of(request)
+            assert GONE not in shown[max(0, len(shown) - keep) :]
+            # What is cleared stays so.
+            assert all(now == GONE for earlier, now in zip(before, shown, strict=False) if earlier == GONE)
+            before = shown
+
+    def test_text_agent_and_repeated_call(self) -> None:
+        """The record is whole, so a repeated call is answered with the whole result."""
+        model, tools = (
+            ScriptedModel([*['Action: add\nAction Input: {"input": "y"}'] * 2, "Final Answer: done"]),
+            make_tools(),
+        )
+        agent = gx.create_react_agent(model, tools)
+        pieces = [clear_results(1, 0), nodes.cache_tools("add")]
+        gx.AgentExecutor(agent=agent, tools=tools, nodes=pieces).run("q")
+        assert "Observation: [cleared]" in text_of(model.requests[1])
+        assert [text_of(request).count("found y") for request in model.requests] == [0, 0, 0]
+        result, requests = run([nodes.cache_tools("add"), clear_results(1, 1)], [call("add"), call("add"), "done"])
+        assert results_of(requests[-1]) == [GONE, FOUND]
+        assert result.spent.meters["tool_calls"] == 1
+
+    def test_stored_run_keeps_what_is_cleared(self) -> None:
+        model = ScriptedModel([call("add"), call("mail"), "done"])
+
+        def make_again(observers: Any) -> gx.AgentExecutor:
+            return make([clear_results(1, 1)], model, observers=observers)
+
+        result, _ = run_in_pieces(make_again, "q")
+        assert (result.output, results_of(model.requests[-1])) == ("done", [GONE, FOUND])
+
+
 class TestSelectTools:
     @cases(
         ("pieces", "replies", "tools"),
@@ -218,7 +313,8 @@ class TestSelectTools:
 
     def test_another_model_chooses(self) -> None:
         chooser = ScriptedModel(["add"])
-        _, requests = run([select_tools(1, model=chooser)], ["done"])
+        _, requests = run([select_tools(1, model=chooser, prompt="At most {most} for {task}: {tools}")], ["done"])
+        assert text_of(chooser.requests[0]).startswith("At most 1 for q: - search")
         assert (len(chooser.requests), offered(requests[0])) == (1, ["add"])
 
     def test_agent_in_plain_text_describes_the_chosen(self) -> None:

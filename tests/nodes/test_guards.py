@@ -165,7 +165,17 @@ class TestOutput:
 
 
 EMAIL, CARD, IBAN, PHONE = "ann@example.com", "4111 1111 1111 1111", "DE89 3704 0044 0532 0130 00", "+49 170 1234567"
-PLANTED = (EMAIL, "bob.b@x.org", CARD, IBAN, PHONE, "sk-abcdefghijklmnopqrstuvwx")
+PLANTED = (
+    EMAIL,
+    "bob.b@x.org",
+    "10.0.0.7",
+    "00:1a:2b:3c:4d:5e",
+    "https://x.org/a",
+    CARD,
+    IBAN,
+    PHONE,
+    "sk-abcdefghijklmnopqrstuvwx",
+)
 
 
 class Scene:
@@ -196,14 +206,6 @@ def send(to: str) -> ToolCall:
 @gx.node
 def add_note(ready: Ready) -> Ready:
     return Ready(ready.run.with_aside(notes={"note": f"ask {EMAIL}"}, state=ready.run.aside.state))
-
-
-@gx.node
-def refuse_data(ready: Ready) -> Ready | Stopped:
-    """Refuse personal data from the user and from tools, as the strategy `block`."""
-    texts = [ready.run.inputs["input"], *(str(step.observation) for step in ready.run.steps)]
-    found = [kind for kind, find in PATTERNS.items() for text in texts if [*find(text)]]
-    return Stopped.by_refusal(ready.run, "refuse_data", f"personal data: {found[0]}") if found else ready
 
 
 MAIL = f"mail {EMAIL}"
@@ -328,13 +330,39 @@ class TestBothWays:
         ending = scene.executor.run(MAIL).ending
         assert "@" not in str(ending) + str(ending.run.aside)
 
-    @cases(("text", "found", "asked"), (f"Email: {EMAIL}", "", 0), ("Search for John", EMAIL, 1))
-    def test_personal_data_can_be_refused(self, text: str, found: str, asked: int) -> None:
-        scene = Scene(send("x"), "done", results=[found], nodes=[Piece("refuse_data", (refuse_data,))])
+    @cases(
+        ("text", "found", "where", "asked", "steps"),
+        (f"Email: {EMAIL}", "", "the inputs", 0, 0),
+        ("Search for John", EMAIL, "a call or its result", 1, 1),
+    )
+    def test_blocked_data_stops_the_run(self, text: str, found: str, where: str, asked: int, steps: int) -> None:
+        scene = Scene(send("x"), "done", results=[found], nodes=[redact_pii(strategy={"EMAIL": "block"})])
         stopped = scene.executor.run(text).ending
         assert isinstance(stopped, gx.StoppedResponse)
-        assert stopped.cause == Refusal("refuse_data", "personal data: EMAIL")
-        assert len(scene.model.requests) == asked
+        assert stopped.cause == Refusal("redact_pii", f"EMAIL in {where}")
+        assert (len(scene.model.requests), len(stopped.steps)) == (asked, steps)
+        assert EMAIL not in str(stopped)
+        assert scene.executor.verify().proved
+        # Without a pattern that blocks, the machine has no such edge.
+        assert Stopped not in {edge.outcome for edge in Scene("x").executor.graph.edges if "redact" in edge.source}
+
+    @cases(
+        ("strategy", "sent"),
+        ("redact", "mail [EMAIL] [CARD] [IP] [B]"),
+        ("mask", "mail ***@*******.com **** **** **** 1111 **.*.*.7 *****"),
+        ("hash", "mail <EMAIL:jelrkqsl> <CARD:cworuyak> <IP:tozpnqst> <B:lzirhoqh>"),
+        ({"CARD": "mask"}, "mail [EMAIL_1] **** **** **** 1111 [IP_1] [B_1]"),
+    )
+    def test_what_is_hidden_for_good_is_not_restored(self, strategy: Any, sent: str) -> None:
+        patterns = {**{kind: PATTERNS[kind] for kind in ("EMAIL", "CARD", "IP")}, "B": "B-[0-9]+|3(?!8)"}
+        given = f"mail {EMAIL} {CARD} 10.0.0.7 B-123"
+        scene = Scene(send(given), given, nodes=[redact_pii(patterns, strategy=strategy)])
+        result = scene.executor.run(given)
+        assert messages(scene.model.requests[-1])[1].content == sent
+        # With tokens, all but the masked is restored.
+        shown = given.replace(CARD, "**** **** **** 1111") if isinstance(strategy, dict) else sent
+        assert (result.output, result.ending.run.inputs["input"]) == (shown, shown)
+        assert scene.called == [given]
 
 
 class TestPatterns:
@@ -349,6 +377,18 @@ class TestPatterns:
         ("+1 (555) 123-4567", "PHONE"),
         ("12:30, 2024-01-01, 1+1 = 2", ""),
         ("AKIAABCDEFGHIJKLMNOP", "API_KEY"),
+        *(
+            (text, "IP")
+            for text in ("at 192.168.1.10.", "10.0.0.1:8080", "::1", "(2001:db8::8a2e:370:7334)", "fe80::1: ok")
+        ),
+        *((text, "") for text in ("v1.2.3.4", "1.2.3.4.5", "300.1.1.1", "12:30:45", "face::add", "std::1x", "::")),
+        *((text, "MAC") for text in ("00:1A:2b:3C:4D:5E", "is 00-1A-2B-3C-4D-5E.")),
+        *((text, "") for text in ("00:1A-2B:3C:4D:5E", "00:1A:2B:3C:4D", "x00:1A:2B:3C:4D:5E")),
+        *((text, "IP") for text in ("ip:10.0.0.7", "12:30:10.0.0.7", "ip:2001:db8::1", "cafe:1:2:3:4:5:6:7::8")),
+        *((text, "MAC") for text in ("MAC:00:1A:2B:3C:4D:5E", "00:1A:2B:3C:4D:5E-a")),
+        *((text, "URL") for text in ("url:x.org/a", "@x.org/a")),
+        *((text, "URL") for text in ("see HTTPS://a.b/c?d=1.", "www.x.org", "(x.org/a)", "ftp://x", "http://x/")),
+        *((text, "") for text in ("x.org", "and/or", "e.g./i.e.", "1.5/2.0", "https://")),
     )
     def test_shelf_finds(self, text: str, kinds: str) -> None:
         assert " ".join(kind for kind, find in PATTERNS.items() if [*find(text)]) == kinds
@@ -363,6 +403,23 @@ class TestPatterns:
     def test_wrong_patterns_are_refused(self, patterns: Any, text: str) -> None:
         with pytest.raises(InputError, match=text):
             redact_pii(patterns)
+
+    @cases(
+        ("strategy", "text"),
+        ("masked", "strategy='masked'; give one of token, redact, mask, hash, block"),
+        ({"EMAIL": "hide"}, "strategy='hide'"),
+        ({"URL": "mask"}, "has a strategy for URL, which is no pattern of it"),
+    )
+    def test_wrong_strategies_are_refused(self, strategy: Any, text: str) -> None:
+        with pytest.raises(InputError, match=text):
+            redact_pii(strategy=strategy)
+
+    def test_url_ends_before_the_punctuation(self) -> None:
+        text = "See (https://x.org/a_(b)), and www.y.org."
+        assert [text[slice(*span)] for span in PATTERNS["URL"](text)] == [
+            "https://x.org/a_(b",
+            "www.y.org",
+        ]
 
 
 # An empty reply is no answer.
@@ -380,7 +437,7 @@ def test_hidden_text_is_restored(text: str) -> None:
         echo.append(request.messages[-1].content)
         return echo[-1]
 
-    assert caller_of(FunctionModel(reply), nodes=[redact_pii()]).run(text).output == text
+    assert caller_of(FunctionModel(reply), nodes=[redact_pii([*PATTERNS])]).run(text).output == text
     assert not [kind for kind, find in PATTERNS.items() if [*find(echo[0])]]
 
 

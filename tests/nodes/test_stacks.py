@@ -34,6 +34,7 @@ SCRIPT: Sequence[messages.ModelReply | str] = (
 REPLIES: Mapping[type[Effect[Any]], Sequence[object]] = {
     nodes.ReviewCall: [nodes.Review("approve"), nodes.Review("reject")],
     ReadClock: ["noon"],
+    nodes.CountCalls: [0, 1, 2],
 }
 
 
@@ -48,16 +49,20 @@ def test_every_piece_has_a_sample() -> None:
 
 # The closed forms of the transitions and the model calls of each piece, as its page has them.
 BOUNDS: Mapping[str, tuple[str, str]] = {
-    **dict.fromkeys(("approve_tools", "ask_user", "cache_tools", "limit_tool"), ("5*iterations + 2", "iterations")),
+    **dict.fromkeys(
+        ("approve_tools", "ask_user", "cache_tools", "catch_errors", "limit_tool"), ("5*iterations + 2", "iterations")
+    ),
     **dict.fromkeys(("guard_input", "guard_output", "tell_time"), ("4*iterations + 3", "iterations")),
     **dict.fromkeys(("no_immediate_repeats", "no_repeats"), ("6*iterations + 2", "2*iterations")),
     "compact": ("6*iterations + 4", "2*iterations + 1"),
     "critic": ("critic_rounds + 4*iterations + 2", "critic_rounds + iterations"),
+    "emulate_tools": ("5*iterations + 2", "3*iterations"),
     "escalate": ("5*escalations + 6*iterations + 4", "escalations + iterations"),
+    "limit_conversation": ("6*iterations + 3", "iterations"),
     "output_type": ("4*iterations + 2*reasks + 3", "iterations"),
     "redact_pii": ("6*iterations + 4", "iterations"),
     "select_tools": ("4*iterations + 3", "iterations + 1"),
-    "stop_repeats": ("5*iterations + 3", "iterations"),
+    **dict.fromkeys(("clear_results", "stop_repeats"), ("5*iterations + 3", "iterations")),
     "todo_list": ("5*iterations + 2*todo_list_reminders + 2", "iterations"),
 }
 

@@ -1,4 +1,4 @@
-"""Pieces about calls: `limit_tool`, `cache_tools` and `ask_user` answer them, and `stop_repeats` warns and stops."""
+"""Pieces about calls: `limit_tool`, `cache_tools`, `ask_user` and others answer them, `stop_repeats` warns."""
 
 import json
 from collections.abc import Callable, Iterator, Sequence
@@ -10,15 +10,17 @@ from hypothesis import strategies as st
 
 import graphexec as gx
 from graphexec import errors, messages, models, nodes, verify
+from graphexec.errors import CallLimitError, ServerError
 from graphexec.executor import Ready
-from graphexec.messages import ModelReply, ToolCall
+from graphexec.messages import AssistantMessage, ModelReply, ToolCall, ToolMessage
 from graphexec.messages.observations import Excerpt
 from graphexec.models import ScriptedModel
 from graphexec.models.scripted import ScriptedReply
-from graphexec.nodes import Piece, Plugged, Review, approve_tools, ask_user, cache_tools, limit_tool
+from graphexec.nodes import Piece, Plugged, Review, approve_tools, ask_user, cache_tools, emulate_tools, limit_tool
 from graphexec.nodes.tool_calls import REPEATS, ROUND, WARNING, count_repeats
 from tests.drivers import limit_of
 from tests.executor.actors import act, answer, echo, make_react, prompt, run_executor, scripted
+from tests.executor.actors import messages as messages_of
 from tests.nodes.shelf import pause, proof_of
 from tests.parameters import cases, examples
 
@@ -104,6 +106,80 @@ def test_calls_are_counted_and_gated(replies: Any, nodes: list[Piece], statuses:
     assert " ".join(status for _, status in Scene(*replies, nodes=tuple(nodes)).run()) == statuses
 
 
+STOPPED = "read was not called: the run was stopped by another call."
+
+
+@cases(
+    ("tool", "on_limit", "ends", "called"),
+    ("search", "continue", "finished ok rejected ok", "search a, read x"),
+    ("search", "end", "search_calls ok rejected rejected", "search a"),
+    ("search", "error", "search_calls 1", "search a"),
+    (None, "continue", "finished ok rejected rejected", "search a"),
+    (None, "end", "tool_calls ok rejected rejected", "search a"),
+    (None, "error", "tool_calls 1", "search a"),
+)
+def test_limit_does_what_it_says(tool: str | None, on_limit: Any, ends: str, called: str) -> None:
+    scene = Scene(*script("search a; search b, read x"), nodes=(limit_tool(tool, 1, on_limit=on_limit),))
+    assert scene.executor.verify().proved
+    if on_limit == "error":
+        with pytest.raises(CallLimitError) as caught:
+            scene.executor.run("hi")
+        assert f"{caught.value.limit} {caught.value.value}" == ends
+    else:
+        result = scene.executor.run("hi")
+        assert " ".join([result.reason, *(step.status for step in result.steps)]) == ends
+        assert (result.steps[-1].observation == STOPPED) is (tool == "search" and on_limit == "end")
+    assert ", ".join(scene.called) == called
+
+
+def test_last_word_is_asked_with_every_call_answered() -> None:
+    nodes = (limit_tool("search", 1, on_limit="end"),)
+    scene = Scene(*script("search a; search b, read x"), nodes=nodes, early_stopping_method="generate")
+    assert scene.executor.run("hi").output == "done"
+    sent = messages_of(scene.model.requests[-1])
+    made = [one.id for message in sent if isinstance(message, AssistantMessage) for one in message.tool_calls]
+    answered = [message.call_id for message in sent if isinstance(message, ToolMessage)]
+    assert sorted(made) == sorted(answered) == ["c0", "c0", "c1"]
+
+
+def emulator(**options: Any) -> tuple[ScriptedModel, Piece]:
+    model = ScriptedModel(["one", "two", ServerError("503")], repeat_last=True)
+    return model, emulate_tools(model, **options)
+
+
+@cases(
+    ("options", "replies", "steps", "called"),
+    ({}, "search a, read x; read y", "one ok, two ok, read failed: 503 error", ""),
+    ({"names": ["search"]}, "search a, read x", "one ok, about x ok", "read x"),
+    ({"names": []}, "search a", "1: a ok", "search a"),
+    ({"most": 1}, "search a, search b", "one ok, search was not called: at most 1 rejected", ""),
+    ({}, "nope a, search a", "nope is not a valid tool unknown_tool, one ok", ""),
+)
+def test_model_writes_results_of_tools(options: dict[str, Any], replies: str, steps: str, called: str) -> None:
+    model, piece = emulator(**options)
+    scene = Scene(*script(replies), nodes=(piece,))
+    for (observation, status), wanted in zip(scene.run(), steps.split(", "), strict=True):
+        text, _, expected = wanted.rpartition(" ")
+        assert observation.startswith(text)
+        assert status == expected
+    assert ", ".join(scene.called) == called
+    if model.requests:
+        asked = messages_of(model.requests[0])[0].content
+        assert all(part in asked for part in ("search", "Search for a word.", '{"word":"a"}'))
+
+
+def test_emulated_calls_are_counted_and_approved() -> None:
+    model, piece = emulator()
+    gate = approve_tools({"search": ["reject"]}, reviewer=lambda _: Review("reject"))
+    scene = Scene(*script("search a, read x"), nodes=(piece, gate), max_iterations=3)
+    result = scene.executor.run("hi")
+    assert ([step.status for step in result.steps], len(model.requests)) == (["rejected", "ok"], 1)
+    assert result.spent["model_calls"] == 3
+    assert str(proof_of(scene.executor).bounds.model_calls) == "9*iterations = 27 (exact)"
+    stopped = Scene(*script("search a"), nodes=(emulator()[1],), max_model_calls=1).executor.run("hi")
+    assert stopped.reason == "model_calls"
+
+
 @cases("calls", *range(4))
 def test_limit_is_never_exceeded(calls: int) -> None:
     replies = [call(*[f"Search {word}" for word in words]) for words in ("ab", "c", "de")]
@@ -130,6 +206,9 @@ def test_person_is_not_asked_about_refused_calls(order: int) -> None:
     (lambda: limit_tool("search", -1), "limit_tool has calls=-1"),
     (lambda: Scene(nodes=(limit_tool("serch", 1),)), r"limit_tool names the tool serch, .* did you mean search\?"),
     (cache_tools, "cache_tools has no tools; name those"),
+    (lambda: limit_tool("search", 1, on_limit="stop"), "on_limit='stop'; give 'continue', 'end' or 'error'"),  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    (lambda: emulate_tools("local", names="search"), "names is 'search'; give a list of names"),
+    (lambda: Scene(nodes=(emulate_tools(ScriptedModel([]), names=["serch"]),)), "names the tool serch"),
 )
 def test_wrong_options_are_refused(refused: Callable[[], object], text: str) -> None:
     with pytest.raises(gx.InputError, match=text):

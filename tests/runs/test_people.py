@@ -144,8 +144,9 @@ def test_pieces_wait_for_the_answers_of_others(
 def test_unusable_answers_are_asked_for_again(store: SQLiteRuns) -> None:
     """A reply that its class refuses opens the same question; one that the piece refuses is another question."""
     executor = make(approve_tools(GATE), calls_of(SENDS[0]))
+    ho = {"text": "ho"}
     seen: list[Question] = []
-    for value in ("edit", Review("edit", arguments={"txt": 1}), Review("edit", arguments={"text": "ho"})):
+    for value in ("edit", Review("edit", arguments={"txt": 1}), Review("edit", arguments=ho, tool="send")):
         seen += questions_of(executor.run("go", runs=store, run_id="trip"))
         assert store.reply("trip", seen[-1].key, value)
     result = executor.run("go", runs=store, run_id="trip")
@@ -312,11 +313,11 @@ def test_waiting_tells_how_to_go_on(store: SQLiteRuns) -> None:
 
 def test_a_review_is_good_to_read(store: SQLiteRuns) -> None:
     script = ['I greet them.\nAction: send\nAction Input: {"text": "hi"}', "Final Answer: done"]
-    gate = approve_tools({"send": ["approve", "reject"]})
+    gate = approve_tools({"send": ["approve", "reject"]}, description="To all.")
     executor = gx.create_agent(ScriptedModel(script), [send], kind="react", nodes=[gate])
     waiting = executor.run("go", runs=store, run_id="trip")
     assert str(waiting).splitlines()[1:] == [
-        '  trip/2.0: Call send({"text": "hi"})? Decide: approve or reject. The model wrote: I greet them.'
+        '  trip/2.0: To all. Call send({"text": "hi"})? Decide: approve or reject. The model wrote: I greet them.'
     ]
     assert questions_of(waiting)[0].choices == ("approve", "reject")
     for value in ("edit", "respond", "", Review("edit", arguments={})):

@@ -19,7 +19,7 @@ from graphexec.runtime.threads import wait_for
 from graphexec.testing import loop_time, run_virtually
 from graphexec.tools import ToolRetried
 from graphexec.tools.calling import make_tool_handler
-from graphexec.tools.options import LONGEST_WAIT
+from graphexec.tools.options import LONGEST_WAIT, ToolRaisedError
 from tests import garbage
 from tests.executor import actors
 from tests.parameters import cases
@@ -50,6 +50,14 @@ def flaky(*errors: BaseException, kind: str = "def", **settings: Any) -> tuple[a
         return blocking()
 
     return tool(name="flaky", **settings)(blocking if kind == "def" else awaiting), calls
+
+
+def is_down(error: Exception) -> bool:
+    return str(error) == "down"
+
+
+def is_up(error: Exception) -> bool:
+    return not is_down(error)
 
 
 async def call_async(one: actors.AnyTool) -> ToolResult:
@@ -113,9 +121,15 @@ def test_retry_progress_is_readable(report: ToolRetried, text: str) -> None:
     assert re.fullmatch(text, str(report))
 
 
-@cases(("first", "waits"), (8, [8, 16, 32, *[LONGEST_WAIT] * 4]), (100, [100, 100]))
-def test_waits_double_up_to_a_minute_or_the_first(first: float, waits: list[float]) -> None:
-    one, calls = flaky(*[OSError()] * len(waits), kind="async def", retries=len(waits), retry_wait=first)
+@cases(
+    ("options", "waits"),
+    ({"retry_wait": 8}, [8, 16, 32, *[LONGEST_WAIT] * 4]),
+    ({"retry_wait": 100}, [100, 100]),
+    ({"retry_wait": 2, "retry_factor": 10, "retry_longest_wait": 150}, [2, 20, 150, 150]),
+    ({"retry_wait": 2, "retry_factor": 1}, [2, 2, 2]),
+)
+def test_waits_grow_up_to_a_minute_or_the_first(options: dict[str, Any], waits: list[float]) -> None:
+    one, calls = flaky(*[OSError()] * len(waits), kind="async def", retries=len(waits), **options)
     reports: list[Any] = []
 
     async def call() -> float:
@@ -134,6 +148,7 @@ def test_waits_double_up_to_a_minute_or_the_first(first: float, waits: list[floa
     ("error", "settings", "calls_made"),
     *((ConnectionError("down"), {"retry_on": on}, 2) for on in (OSError, (KeyError, OSError))),
     (ConnectionError("down"), {"retry_on": KeyError}, 1),
+    *((ConnectionError("down"), {"retry_on": on}, made) for on, made in ((is_down, 2), (is_up, 1))),
     # A timeout of the tool's own.
     (TimeoutError("the server's"), {"retry_on": TimeoutError, "timeout": 20}, 2),
     (asyncio.CancelledError("odd"), {}, 1),
@@ -257,17 +272,43 @@ def test_error_of_a_tool_is_garbage_collected(how: How, kind: str, failures: int
     ({"retries": -1}, "retries=-1; give a whole number, 0 for none"),
     ({"retries": 1.5}, "retries=1.5; give a whole number"),
     ({"retries": "2"}, "retries='2'; give a whole number"),
-    ({"retries": 1, "retry_on": "OSError"}, "'OSError' in retry_on; give classes of Exception"),
-    ({"retries": 1, "retry_on": (OSError, KeyboardInterrupt)}, ".*KeyboardInterrupt'> in retry_on; give classes"),
+    ({"retries": 1, "retry_on": "OSError"}, "retry_on='OSError'; give a class of Exception"),
+    ({"retries": 1, "retry_on": (OSError, KeyboardInterrupt)}, "retry_on=.*KeyboardInterrupt'>\\); give a class"),
     *(
         ({"retries": 1, "retry_wait": wait}, f"retry_wait={wait!r}; give seconds, 0 or more")
         for wait in (-1, float("nan"), float("inf"), "1")
     ),
+    ({"retries": 1, "retry_factor": 11}, "retry_factor=11; give a number from 1"),
+    ({"retries": 1, "retry_jitter": -0.1}, "retry_jitter=-0.1; give a number from 0 to 1"),
     *(
-        (alone, "retry_on or retry_wait but no retries; add retries=2, say")
+        (alone, f"{next(iter(alone))} but no retries; add retries=2, say")
         for alone in ({"retry_wait": 1}, {"retry_on": OSError})
     ),
 )
 def test_invalid_retries_are_rejected_with_the_remedy(settings: dict[str, Any], says: str) -> None:
     with pytest.raises(ToolDefinitionError, match=f"flaky has {says}"):
         flaky(**settings)
+
+
+@given(st.floats(0, 1), st.floats(0, 1), st.floats(0, 100), st.floats(1, 10), st.integers(1, 2_000))
+def test_jitter_takes_at_most_its_share(
+    jitter: float, chance: float, first: float, factor: float, attempt: int
+) -> None:
+    one, _ = flaky(retries=3_000, retry_wait=first, retry_factor=factor, retry_jitter=jitter)
+    steady, _ = flaky(retries=3_000, retry_wait=first, retry_factor=factor)
+    assert one.retry is not None
+    assert steady.retry is not None
+    error = ToolRaisedError(OSError())
+    wait, whole = (each.wait_after(error, attempt, chance=chance) for each in (one.retry, steady.retry))
+    assert wait is not None
+    assert whole is not None
+    assert whole * (1 - jitter) <= wait <= whole <= max(first, LONGEST_WAIT)
+
+
+def test_options_are_added_to_a_tool() -> None:
+    one, calls = flaky(OSError("a"), OSError("b"))
+    patient = one.with_options(retries=1, on_error="{} again".format)
+    assert (call_tool(patient).observation, calls) == ("b again", [1, 2])
+    assert (one.retry, patient.with_options(timeout=5).retry, patient.spec) == (None, patient.retry, one.spec)
+    with pytest.raises(ToolDefinitionError, match="flaky has retries=-1"):
+        one.with_options(retries=-1)

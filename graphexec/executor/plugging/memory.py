@@ -25,7 +25,7 @@ from graphexec.kernel.surgery import same, wrap_function
 
 # Functions whose endings always have their run: those of the executor's own nodes, and those that are wrapped already,
 # since surgery derives machines from machines.
-_attaching: WeakSet[Callable[..., Any]] = WeakSet(
+attaching: WeakSet[Callable[..., Any]] = WeakSet(
     stock.function for stock in (parse, parse_or_raise, check_return_direct, stopped_response, generate_response)
 )
 
@@ -96,10 +96,10 @@ def attach_run(source: Node[Any, Any]) -> Node[Any, Any]:
     A node that returns no ending stays as it is.
     """
     ends = source.inner is None and {AgentFinish, StoppedResponse} & {*source.returns}
-    if not ends or source.function in _attaching:
+    if not ends or source.function in attaching:
         return source
     wrapper = wrap_function(source, same, _with_run)
-    _attaching.add(wrapper)
+    attaching.add(wrapper)
     return dataclasses.replace(source, function=wrapper)
 
 

@@ -12,11 +12,12 @@ from graphexec.actions import AgentFinish, StoppedResponse
 from graphexec.agents import Agent
 from graphexec.agents.calls import CallRules
 from graphexec.effects import CallTool
-from graphexec.errors import Fault, GraphError, InputError, format_value
+from graphexec.errors import Fault, GraphError, InputError, ModelError, format_value
 from graphexec.executor.nodes import Edit
 from graphexec.executor.outcomes import Acted, Observed, Ready, Replied, Stopped, limit_reached
 from graphexec.kernel.effects import Effect
 from graphexec.kernel.node import Node, node
+from graphexec.messages import ModelReply
 from graphexec.messages.stored import StoredForm
 from graphexec.runtime.handlers import HandlerLike
 from graphexec.tools import AnyTool
@@ -90,6 +91,8 @@ class Piece:
       them, so that the proof counts no more.
     - `ungated`: the names of the tools that its own agents may call without a piece of theirs that gates them. A piece
       that gates one of them cannot be plugged beside it.
+    - `catches(error)` returns the reply in place of an error of the agent's model, or `None`. Its node that takes
+      `Replied` then comes last before the reply is parsed.
     - `output`: the type of the answers that it lets pass; see `output_type`.
     - `fit(rules)` returns its nodes for an executor's agent and tools, in place of `nodes`, or raises what it lacks.
 
@@ -109,6 +112,7 @@ class Piece:
     tool_names: tuple[str, ...] = ()
     tool_limits: Mapping[str, int] = field(default_factory=dict[str, int])
     ungated: tuple[str, ...] = ()
+    catches: Callable[[ModelError], ModelReply | None] | None = None
     output: Output | None = None
     fit: Callable[[CallRules], tuple[Node[Any, Any], ...]] | None = None
 
@@ -238,6 +242,8 @@ def assign_seats(pieces: Sequence[Piece]) -> Seats:
         if kind is Acted:
             # First those that may change the calls, then those that gate them, and last those that carry them out.
             chain.sort(key=lambda piece: 2 if piece.acts else int(piece.gates))
+        if kind is Replied:
+            chain.sort(key=lambda piece: piece.catches is not None)
         if chain:
             seats[kind] = tuple(piece.name for piece in chain)
     return seats

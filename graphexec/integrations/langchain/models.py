@@ -12,7 +12,7 @@ from graphexec._mistakes import explain_calls
 from graphexec.messages import ModelRequest
 from graphexec.models.bridges import bridging
 from graphexec.models.http.dialect import Sampling
-from graphexec.models.http.json_values import JSON, to_object
+from graphexec.models.http.json_values import JSON, to_object, to_objects
 from graphexec.runtime.io import IO
 
 _MODEL = has_methods("a chat model of LangChain", "invoke", "ainvoke", "stream", "astream")
@@ -93,6 +93,10 @@ class LangChainModel(bridging.BridgedModel):
         details = to_object(used.get("input_token_details"))
         kept = {name: value for name, value in message.additional_kwargs.items() if value and name != "tool_calls"}
         has_more = bool(kept) or not isinstance(message.content, str)
+        # Of OpenAI's two protocols: beside the content, or a block of it.
+        blocks = [one.get("refusal") for one in to_objects(message.content) if one.get("type") == "refusal"]
+        refusals = [one for one in (message.additional_kwargs.get("refusal"), *blocks) if isinstance(one, str)]
+        chunk["choices"][0]["delta"] |= {"refusal": "".join(refusals)} if refusals else {}
         return bridging.end_chunk(
             chunk,
             next((meta[name] for name in _REASONS if meta.get(name)), default),

@@ -305,7 +305,7 @@ def _form(effect: _Question, problem: str) -> types.ElicitRequestFormParams:
         fields: dict[str, Any] = {"answer": {"type": "string"}}
     else:
         shown = _show_arguments(effect)
-        lines = [problem or effect.problem, f"Call {effect.tool} with {shown}?"]
+        lines = [problem or effect.problem, effect.description, f"Call {effect.tool} with {shown}?"]
         fields = {"decision": {"type": "string", "enum": [*effect.allowed]}}
         if {"reject", "respond"} & {*effect.allowed}:
             fields["text"] = {"type": "string", "description": "The reason of a rejection, or the response."}

@@ -178,13 +178,15 @@ def identity(model: Model) -> str:
     return str(getattr(model, "identity", ""))
 
 
-def require_access(models: Sequence[Model], recoverable: tuple[type[Exception], ...] = (ModelError,)) -> None:
-    """Raise the last error of the models if none of them can be called; an error that is not `recoverable` at once."""
+def require_access(
+    models: Sequence[Model], is_recoverable: Callable[[Exception], bool] = lambda error: isinstance(error, ModelError)
+) -> None:
+    """Raise the last error of the models if none can be called; one that is not recoverable at once."""
     for model, following in zip(models, (*models[1:], None), strict=True):
         try:
             check_access(model)
-        except recoverable:
-            if following is None:
+        except Exception as error:
+            if following is None or not is_recoverable(error):
                 raise
         else:
             return
@@ -193,15 +195,6 @@ def require_access(models: Sequence[Model], recoverable: tuple[type[Exception], 
 def model_name(model: Model) -> str:
     """Return the name of a model for messages."""
     return type(model).__name__ if type(model).__repr__ is object.__repr__ else repr(model)
-
-
-def _are_errors(value: object) -> bool:
-    several: Sequence[object] = value if isinstance(value, Sequence) and not isinstance(value, str) else (None,)  # pyright: ignore[reportUnknownVariableType]
-    return all(isinstance(one, type) and issubclass(one, Exception) for one in several)
-
-
-# The constraint on the option `on`. Users may pass a single class, or asyncio.CancelledError.
-ERRORS = Constraint("a tuple of classes of exceptions", _are_errors)
 
 
 _MONEY = number("money per million tokens, 0 or more")

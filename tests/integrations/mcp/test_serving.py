@@ -60,7 +60,8 @@ class Mail:
                 return answer("; ".join(step.observation for step in steps))
             return [act("send", text=word) for word in inputs["input"].split()]
 
-        gate = approve_tools({"send": decisions or ("approve", "edit", "reject", "respond")})
+        allowed = decisions or ("approve", "edit", "reject", "respond")
+        gate = approve_tools({"send": allowed}, description="To all.")
         self.executor = AgentExecutor(agent=agent, tools=[send], nodes=[gate], runs=runs)
 
     def serve(self, **options: Any) -> Server[Any]:
@@ -216,7 +217,7 @@ def test_review_is_a_form(
     assert output in text_of(result)
     assert mail.sent == sent
     first, *rest = person.forms
-    assert 'Call send with {"text": "a"}?' in first.message
+    assert 'To all.\nCall send with {"text": "a"}?' in first.message
     assert first.requested_schema["properties"]["decision"]["enum"] == ["approve", "edit", "reject", "respond"]
     assert [(problem or "") in one.message for one in rest] == [True] * (len(answers) - 1)
 
@@ -277,8 +278,8 @@ def in_a_tool(mail: Mail) -> Server[Any]:
 
 @cases(
     ("era", "mail", "make", "person", "expected"),
-    ("auto", Mail(), Mail.serve, None, '(elicitation): Call send with {"text": "a"}?'),
-    ("legacy", Mail(), Mail.serve, None, '(elicitation): Call send with {"text": "a"}?'),
+    ("auto", Mail(), Mail.serve, None, '(elicitation): To all.\nCall send with {"text": "a"}?'),
+    ("legacy", Mail(), Mail.serve, None, '(elicitation): To all.\nCall send with {"text": "a"}?'),
     ("auto", Mail("approve"), Mail.serve, Person(DECLINE), "a person declined, and may only approve"),
     (
         "legacy",

@@ -8,7 +8,8 @@ import graphexec
 from graphexec import AgentExecutor, AgentFinish, Limits, Snapshot, Tool, create_agent, node, tool
 from graphexec.executor import Acted
 from graphexec.messages import ChatRequest
-from graphexec.models import create_model
+from graphexec.models import ScriptedModel, create_model, retrying
+from graphexec.nodes import limit_tool
 from graphexec.runtime import arun, run
 from graphexec.tools import tool_from_schema
 from tests.kernel.machines import DIAMOND, Number, Question
@@ -22,6 +23,8 @@ run(DIAMOND, Number(1), handlers={str: lambda question: "fine"})  # error: mypy 
 Snapshot.from_json("{}")  # error: mypy call-arg, pyright reportCallIssue
 run(DIAMOND, Number(1), worlds=3)  # error: mypy call-arg, pyright reportCallIssue
 arun(DIAMOND, Number(1)).outcome  # error: mypy attr-defined, pyright reportAttributeAccessIssue
+limit_tool("search", 3, on_limit="stop")  # error: mypy arg-type, pyright reportArgumentType
+retrying(ScriptedModel([]), on=ValueError)  # error: mypy arg-type, pyright reportArgumentType
 AgentExecutor(agent=3, tools=[])  # error: mypy arg-type, pyright reportArgumentType
 
 # Names of other libraries, which raise errors with remedies at run time.
