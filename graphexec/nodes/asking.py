@@ -129,8 +129,12 @@ def measure_request(
         tokens = measured["tokens"] + 2 * count(_describe_steps(run.steps[measured["steps"] :]))
     if tokens > most:
         asked = policies.request(agent, run, ask_agent)
-        called = isinstance(asked, CallAgent)
-        tokens = count(_describe_steps(policies.trim(asked.run).steps) if called else _write_request(asked.request))
+        text = (
+            _describe_steps(policies.trim(asked.run).steps)
+            if isinstance(asked, CallAgent)
+            else _write_request(asked.request)
+        )
+        tokens = count(text)
     measured = {"steps": len(run.steps), "tokens": tokens, "hidden": aside.hidden}
     return run.with_aside(state={**aside.state, name: measured})
 
