@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from functools import cache
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
@@ -55,6 +56,10 @@ def imports_in(parent: ast.AST, module: str, within: tuple[str, ...]) -> Iterato
                     yield Import(module, ".".join(within), target)
         elif isinstance(node, ast.Import):
             yield from (Import(module, ".".join(within), one.name) for one in node.names if one.name in FILES)
+
+
+# Their base classes are in a package of the extra dev.
+UNAVAILABLE = set[str]() if find_spec("langchain_classic") else {"AgentExecutor", "AgentExecutorIterator"}
 
 
 @cache
@@ -109,7 +114,7 @@ def test_every_public_name_exists() -> None:
     for module, path in FILES.items():
         if path.name == "__init__.py":
             imported = import_module(module)
-            assert all(hasattr(imported, name) for name in getattr(imported, "__all__", ()))
+            assert all(hasattr(imported, name) for name in getattr(imported, "__all__", ()) if name not in UNAVAILABLE)
 
 
 @cases("package", "graphexec", "graphexec.models", "graphexec.integrations.langchain", "graphexec.integrations.mcp")
@@ -122,7 +127,7 @@ def test_names_imported_on_use_are_those_of_their_modules(package: str) -> None:
     assert sorted(name for _, name in imports) == sorted(found.__all__)
     for module, name in imports:
         assert module is not None
-        assert getattr(found, name) is getattr(import_module(module), name), name
+        assert name in UNAVAILABLE or getattr(found, name) is getattr(import_module(module), name), name
     assert {*found.__all__} < {*dir(found)}
 
 
@@ -134,7 +139,8 @@ def test_no_two_classes_share_a_public_name() -> None:
         for node in ast.parse(path.read_text(encoding="utf-8")).body
         if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
     )
-    assert {name for name, count in defined.items() if count > 1} == set()
+    # The drop-in is imported in the place of LangChain's class, whose name is that of ours, too.
+    assert {name for name, count in defined.items() if count > 1} == {"AgentExecutor"}
 
 
 def test_browser_tests_are_in_three_folders() -> None:

@@ -1,6 +1,7 @@
-"""For users of LangChain: its older agents, its runnables, messages and models, its chunks and its `iter`.
+"""For users of LangChain: its executor and older agents, its runnables, messages and models, its chunks and `iter`.
 
-Names are imported from here. Nothing else in this package imports it, and it imports LangChain only for its models.
+Names are imported from here. Nothing else in this package imports it, and it imports LangChain only for its models and
+its executor.
 """
 
 from typing import TYPE_CHECKING
@@ -10,6 +11,7 @@ from graphexec._mistakes import import_on_use
 if TYPE_CHECKING:
     from graphexec.integrations.langchain.chunks import Chunk, astream_chunks, stream_chunks
     from graphexec.integrations.langchain.conversion import convert_messages
+    from graphexec.integrations.langchain.dropin.executor import AgentExecutor, AgentExecutorIterator
     from graphexec.integrations.langchain.formats.json_actions import (
         create_chat_agent,
         create_json_chat_agent,
@@ -22,7 +24,16 @@ if TYPE_CHECKING:
     from graphexec.integrations.langchain.runnables import Planner, Runnable, runnable_agent
     from graphexec.integrations.langchain.stepwise import Stepwise, iterate
 
-__all__ = ["Chunk", "Planner", "Runnable", "Stepwise", "astream_chunks", "convert_messages"]
+__all__ = [
+    "AgentExecutor",
+    "AgentExecutorIterator",
+    "Chunk",
+    "Planner",
+    "Runnable",
+    "Stepwise",
+    "astream_chunks",
+    "convert_messages",
+]
 __all__ += ["create_chat_agent", "create_conversational_agent", "create_json_chat_agent", "create_mrkl_agent"]
 __all__ += ["create_self_ask_agent", "create_structured_chat_agent", "create_xml_agent"]
 __all__ += ["from_langchain", "iterate", "runnable_agent", "stream_chunks"]
@@ -31,6 +42,7 @@ __all__ += ["from_langchain", "iterate", "runnable_agent", "stream_chunks"]
 _MODULES = {
     "graphexec.integrations.langchain.chunks": "Chunk astream_chunks stream_chunks",
     "graphexec.integrations.langchain.conversion": "convert_messages",
+    "graphexec.integrations.langchain.dropin.executor": "AgentExecutor AgentExecutorIterator",
     "graphexec.integrations.langchain.formats.json_actions": "create_chat_agent create_json_chat_agent "
     "create_structured_chat_agent",
     "graphexec.integrations.langchain.formats.labelled_text": "create_conversational_agent create_mrkl_agent",
