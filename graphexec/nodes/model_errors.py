@@ -14,8 +14,7 @@ from graphexec.executor.plugging.memory import attaching
 from graphexec.executor.streams import passing
 from graphexec.kernel.node import node
 from graphexec.messages import ModelReply
-from graphexec.models.wrappers.retries import TRANSIENT_ERRORS
-from graphexec.runtime.retry import ERRORS, ErrorTest, to_predicate
+from graphexec.runtime.retry import ERRORS, TRANSIENT_ERRORS, ErrorTest, to_predicate
 
 _MESSAGE = Constraint(
     "a string, or a function (def) from the text of an error to a string",

@@ -7,8 +7,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias, cast, final
 
+from graphexec import errors
 from graphexec._arguments import Constraint
 
+# The failures of a model that may pass.
+TRANSIENT_ERRORS: tuple[type[Exception], ...] = (
+    *(errors.RateLimitError, errors.ServerError, errors.ModelConnectionError, errors.ModelTimeoutError),
+)
 # Which errors: classes, or a function that tells.
 ErrorTest: TypeAlias = Sequence[type[Exception]] | Callable[[Exception], bool]
 

@@ -14,11 +14,8 @@ from graphexec.models.progress_reports import FellBack, Retried
 from graphexec.models.wrappers.wrapping import ModelCall, WrappedModel, model_name, require_access
 from graphexec.runtime.calls import report
 from graphexec.runtime.io import retry
-from graphexec.runtime.retry import ERRORS, ErrorTest, to_predicate
+from graphexec.runtime.retry import ERRORS, TRANSIENT_ERRORS, ErrorTest, to_predicate
 
-TRANSIENT_ERRORS: tuple[type[Exception], ...] = (
-    *(errors.RateLimitError, errors.ServerError, errors.ModelConnectionError, errors.ModelTimeoutError),
-)
 _EACH = Constraint("models as separate arguments, not in a list, such as OpenAICompatible('gpt-5-mini')", MODEL.fits)
 
 
