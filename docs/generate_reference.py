@@ -45,9 +45,12 @@ PUBLIC = (
     "graphexec.live",
     "graphexec.testing",
     "graphexec.integrations.dbos",
+    "graphexec.integrations.declared",
     "graphexec.integrations.langchain",
+    "graphexec.integrations.langgraph",
     "graphexec.integrations.mcp",
     "graphexec.integrations.otel",
+    "graphexec.integrations.pydantic_graph",
     "graphexec.integrations.temporal",
 )
 
@@ -114,7 +117,12 @@ def module_page(name: str) -> str:
     """Return the page of a package or module, which mkdocstrings fills in."""
     module = importlib.import_module(name)
     owners = documented_at()
-    own = [one for one in public_names(module) if owners[one] == name]
+    # Another thing of the same name has a page of its own.
+    own = [
+        one
+        for one in public_names(module)
+        if owners[one] == name or getattr(importlib.import_module(owners[one]), one) is not getattr(module, one)
+    ]
     # The names that mkdocstrings finds and that have a docstring; the others need a block each.
     members = [one for one in own if identifier(name, one) == f"{name}.{one}" and first_line(getattr(module, one))]
     lines = [f"# {name}", "", f"::: {name}", "    options:", "      members:"]

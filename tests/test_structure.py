@@ -117,7 +117,12 @@ def test_every_public_name_exists() -> None:
             assert all(hasattr(imported, name) for name in getattr(imported, "__all__", ()) if name not in UNAVAILABLE)
 
 
-@cases("package", "graphexec", "graphexec.models", "graphexec.integrations.langchain", "graphexec.integrations.mcp")
+@cases(
+    "package",
+    "graphexec",
+    "graphexec.models",
+    *(f"graphexec.integrations.{one}" for one in ("langchain", "langgraph", "mcp")),
+)
 def test_names_imported_on_use_are_those_of_their_modules(package: str) -> None:
     found = import_module(package)
     body = ast.parse(FILES[package].read_text(encoding="utf-8")).body

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from graphexec.cli.exit_codes import UsageError, error_line
-from graphexec.cli.targets import Target, machine_at, machines_at, raised_at
+from graphexec.cli.projects import any_machine_at, any_machines_at, references_of
+from graphexec.cli.targets import AnyTarget, DeclaredTarget, Target, raised_at
 from graphexec.effects import COST, MODEL_CALLS, TOKENS, TOOL_CALLS
 from graphexec.errors import GraphError, LimitsError, did_you_mean
 from graphexec.kernel.graph import Graph
@@ -15,28 +16,42 @@ from graphexec.verify.proof.findings import UnprovedError, Verdict, findings_of
 from graphexec.verify.proof.prove import verify
 from graphexec.verify.reports import SourceLocation, Subject, subject_of
 
+if TYPE_CHECKING:
+    from graphexec.draw.model.picture import Picture
+
 # The limits of the command line, by name.
 ChosenLimits: TypeAlias = Mapping[str, float | None]
 
 
-def subjects_at(references: Sequence[str], limits: ChosenLimits | None) -> tuple[list[Subject], list[UsageError]]:
+def subjects_at(
+    references: Sequence[str], limits: ChosenLimits | None, max_rounds: int | None = None
+) -> tuple[list[Subject], list[UsageError]]:
     """Verify every named machine: executors under limits of their own, graphs under `limits` or the default.
 
-    A table or executor that raises when its module is imported is a subject, too. A target that cannot be loaded is a
-    subject with an error, which is also returned. Raises `UsageError` for limits that no machine uses.
+    Graphs of other libraries are judged, with `max_rounds` as the limit on the rounds of their loops. A table or
+    executor that raises when its module is imported is a subject, too. A target that cannot be loaded is a subject with
+    an error, which is also returned. Raises `UsageError` for limits that no machine uses.
     """
     found: list[Subject | Target] = []
     faults: list[UsageError] = []
-    for reference in references:
+    declared: list[str] = []
+    for reference in [name for one in references for name in references_of(one)]:
         try:
-            found += machines_at(reference)
+            for one in any_machines_at(reference):
+                found.append(one if isinstance(one, Target) else _judge(one, max_rounds))
+                declared += [one.name] if isinstance(one, DeclaredTarget) else []
         except UsageError as fault:
             subject = _refused_subject(reference, fault)
             if subject is None:
                 faults.append(fault)
                 subject = Subject(reference, (), place=_error_location(fault.__cause__), error=error_line(fault))
             found.append(subject)
-    _require_use(limits, [one for one in found if isinstance(one, Target)])
+    machines = [one for one in found if isinstance(one, Target)]
+    _require_use(limits, machines)
+    if limits is not None and declared and not machines:
+        raise UsageError(f"{declared[0]} is a graph of another library, without such limits; pass --max-rounds")
+    if max_rounds is not None and machines and not declared:
+        raise UsageError(f"--max-rounds is for graphs of LangGraph and pydantic-graph; limit {machines[0].name} itself")
     return [one if isinstance(one, Subject) else _verify(one, limits) for one in found], faults
 
 
@@ -45,15 +60,45 @@ def verdict_at(reference: str, limits: ChosenLimits | None) -> Verdict:
 
     Raises `UsageError`.
     """
+    machine = _machine_or_verdict(reference)
+    if isinstance(machine, Verdict):
+        return machine
+    if isinstance(machine, DeclaredTarget):
+        raise UsageError(
+            f"{reference} is a graph of another library; look at it with graphexec check or graphexec draw"
+        )
+    _require_use(limits, [machine])
+    return verify(machine.graph, limits_of(machine, limits))
+
+
+def drawn_at(reference: str) -> Verdict | Picture:
+    """Return the verdict on a machine, as `verdict_at` does, or the picture of a graph of another library.
+
+    Raises `UsageError`.
+    """
+    machine = _machine_or_verdict(reference)
+    if not isinstance(machine, DeclaredTarget):
+        return machine if isinstance(machine, Verdict) else verify(machine.graph, limits_of(machine, None))
+    from graphexec.integrations.declared import to_picture
+
+    return to_picture(machine.judge())
+
+
+def _machine_or_verdict(reference: str) -> AnyTarget | Verdict:
     try:
-        machine = machine_at(reference)
+        return any_machine_at(reference)
     except UsageError as fault:
         refused = _refused_subject(reference, fault)
         if refused is None or refused.verdict is None:
             raise
         return refused.verdict
-    _require_use(limits, [machine])
-    return verify(machine.graph, limits_of(machine, limits))
+
+
+def _judge(target: DeclaredTarget, max_rounds: int | None) -> Subject:
+    from graphexec.integrations.declared import to_subject
+
+    place = None if target.file is None else SourceLocation(target.file, target.line)
+    return to_subject(target.judge(max_rounds), target.name, place, max_rounds=max_rounds)
 
 
 def _require_use(limits: ChosenLimits | None, machines: Sequence[Target]) -> None:

@@ -41,12 +41,13 @@ OtherLimits = Annotated[
 ]
 
 
-def check(
+def check(  # noqa: PLR0913 - its parameters are the options
     targets: Annotated[
         list[str],
         typer.Argument(
             metavar="TARGET",
-            help=f"{_TARGET} A module or file without an object means every graph and executor at its top level.",
+            help=f"{_TARGET} A module or file without an object means every graph and executor at its top level. "
+            "Also a graph of LangGraph or pydantic-graph; all graphs of a langgraph.json, or langgraph.json:name.",
             show_default=False,
         ),
     ],
@@ -71,6 +72,16 @@ def check(
     ] = None,
     max_iterations: MaxIterations = None,
     limit: OtherLimits = None,
+    max_rounds: Annotated[
+        int | None,
+        option(
+            _LIMITS,
+            "N",
+            "Rounds that a loop of LangGraph or pydantic-graph may have: a loop passes if its guard, or "
+            "recursion_limit, allows no more, and fails otherwise.",
+            min=0,
+        ),
+    ] = None,
     debug: Debug = False,
 ) -> None:
     """Prove that every run ends and within how many steps, or show a run that does not end.
@@ -84,7 +95,7 @@ def check(
         # Codes may be separated by commas, too.
         ignored = [code for one in ignore or () for code in one.split(",")]
         _check_codes(ignored, strict=strict)
-        subjects, faults = subjects_at(targets, parse_limits(max_iterations, limit or ()))
+        subjects, faults = subjects_at(targets, parse_limits(max_iterations, limit or ()), max_rounds)
         # Do not print an empty report for people.
         alone = output_format == "text" and len(faults) == len(subjects)
         for fault in faults if alone or debug else ():

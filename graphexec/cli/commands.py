@@ -102,7 +102,7 @@ COMMANDS: Mapping[str, CommandEntry] = {
         "graphexec.cli.checking:check",
         "Exit codes: 0 every machine is proved, 1 one is refuted (or, with --strict, there is a warning), 2 wrong "
         "usage, or a target could not be loaded (the others are still checked and reported), 3 none is refuted, but "
-        "one is unproved. Example: graphexec check my_agent:executor",
+        "one is unproved. Examples: graphexec check my_agent:executor; graphexec check langgraph.json --max-rounds 50",
     ),
     "export": CommandEntry(
         "graphexec.cli.checking:export",

@@ -29,8 +29,9 @@ def draw(
         str | None,
         typer.Argument(
             metavar="[MODULE:OBJECT]",
-            help="A Graph, or an object whose .graph is one, such as an executor; also file.py:object. "
-            "The file is imported, and so run. Default: the machine of the run, else that of the built-in agent.",
+            help="A Graph, or an object whose .graph is one, such as an executor; also file.py:object, and a graph of "
+            "LangGraph or pydantic-graph. The file is imported, and so run. Default: the machine of the run, else that "
+            "of the built-in agent.",
             show_default=False,
         ),
     ] = None,
@@ -102,12 +103,13 @@ def _chosen_format(output: Path | None) -> str:
 
 def _draw_target(target: str, runs: Sequence[Recording], output_format: str) -> bytes:
     """Draw the named machine, with a proof under the limits of the runs, or under its own if no run has limits."""
-    from graphexec.cli.check_targets import verdict_at
+    from graphexec.cli.check_targets import drawn_at
     from graphexec.draw import render, subject_for
+    from graphexec.draw.model.picture import Picture
 
-    verdict = verdict_at(target, None)
-    unknown = all(run.limits is None for run in runs)
-    subject = verdict if unknown else subject_for(verdict.graph, None, runs)
+    subject = drawn_at(target)
+    if not isinstance(subject, Picture) and any(run.limits is not None for run in runs):
+        return render(subject_for(subject.graph, None, runs), output_format, runs=runs)
     return render(subject, output_format, runs=runs)
 
 

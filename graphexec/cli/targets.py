@@ -9,20 +9,23 @@ import importlib.util
 import sys
 import sysconfig
 import traceback
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import Any, TypeGuard
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard
 
 from graphexec.cli.exit_codes import UsageError, error_line
-from graphexec.errors import GraphError, GraphexecError, ToolDefinitionError, an, did_you_mean
+from graphexec.errors import GraphError, GraphexecError, InputError, ToolDefinitionError, an, did_you_mean
 from graphexec.kernel.graph import Graph
 from graphexec.kernel.meters import Limits
 from graphexec.tools import AnyTool, tools_of
 from graphexec.tools.collecting import to_tools
 from graphexec.verify import UnprovedError
+
+if TYPE_CHECKING:
+    from graphexec.integrations.declared.judging import Judgement
 
 
 def line_of(module: ModuleType, path: str) -> int:
@@ -98,6 +101,12 @@ _STANDARD_LIBRARY = sysconfig.get_path("stdlib")
 # Names that a message suggests at most.
 _SHOWN = 8
 _EXAMPLE = "graphexec.executor:AGENT_EXECUTOR"
+# The modules that read graphs of other libraries, by the package and the name of a graph's class.
+_READERS: Mapping[tuple[str, str], str] = {
+    ("langgraph", "PregelProtocol"): "graphexec.integrations.langgraph",
+    ("langgraph", "StateGraph"): "graphexec.integrations.langgraph",
+    ("pydantic_graph", "Graph"): "graphexec.integrations.pydantic_graph",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +122,32 @@ class Target:
     file: str | None = None
     line: int = 1
     value: object = None
+
+
+@dataclass(frozen=True, slots=True)
+class DeclaredTarget:
+    """A graph of another library with its name on the command line, and the line that defines it.
+
+    `reader` is the name of the module that reads it, which needs the library.
+    """
+
+    name: str
+    value: object
+    reader: str
+    file: str | None = None
+    line: int = 1
+
+    def judge(self, max_rounds: int | None = None) -> Judgement:
+        """Say which runs end. Raises `UsageError` for a graph that cannot be read."""
+        # Any: each module takes graphs of its library.
+        check: Any = importlib.import_module(self.reader).check
+        try:
+            return check(self.value, self.name, max_rounds=max_rounds)
+        except InputError as error:
+            raise UsageError(f"{self.name} cannot be read: {error}") from error
+
+
+AnyTarget: TypeAlias = Target | DeclaredTarget
 
 
 def tools_at(reference: str) -> tuple[AnyTool, ...]:
@@ -145,8 +180,11 @@ def _tools_in(reference: str) -> tuple[AnyTool, ...]:
     return own or found
 
 
-def machine_at(reference: str) -> Target:
-    """Load a graph, or an object whose `.graph` is one, such as an executor. Raises `UsageError` for anything else."""
+def machine_at(reference: str) -> AnyTarget:
+    """Load a graph, or an object whose `.graph` is one, such as an executor; also a graph of another library.
+
+    Raises `UsageError` for anything else.
+    """
     if is_module_reference(reference):
         names = [machine.name for machine in machines_at(reference)]
         kind = "file" if reference.endswith(".py") else "module"
@@ -160,7 +198,7 @@ def machine_at(reference: str) -> Target:
     return machine
 
 
-def machines_at(reference: str) -> tuple[Target, ...]:
+def machines_at(reference: str) -> tuple[AnyTarget, ...]:
     """Load the named machine, or every graph and executor at the top level of a module or file, each once.
 
     Raises `UsageError` if there is none.
@@ -168,7 +206,7 @@ def machines_at(reference: str) -> tuple[Target, ...]:
     if not is_module_reference(reference):
         return (machine_at(reference),)
     module = _module(reference)
-    found: dict[int, Target] = {}
+    found: dict[int, AnyTarget] = {}
     for name, value in vars(module).items():
         machine = None if name.startswith("_") else _machine(f"{reference}:{name}", value, module)
         if machine is not None:
@@ -179,6 +217,8 @@ def machines_at(reference: str) -> tuple[Target, ...]:
             "create_agent(...), or name another"
         )
     imported = {id(value) for source in sources_of(module) for value in vars(source).values()}
+    # A graph of LangGraph is often beside the builder that compiled it.
+    imported |= {id(getattr(machine.value, "builder", None)) for machine in found.values()}
     own = tuple(machine for key, machine in found.items() if key not in imported)
     if not own:
         one = next(iter(found.values())).name
@@ -191,10 +231,19 @@ def is_module_reference(reference: str) -> bool:
     return reference.endswith(".py") or ":" not in reference
 
 
-def _machine(name: str, found: object, module: ModuleType) -> Target | None:
+def reader_of(value: object) -> str | None:
+    """Return the name of the module that reads a graph of another library; `None` for anything else."""
+    classes = [(one.__module__.partition(".")[0], one.__name__) for one in type(value).__mro__]
+    return next((_READERS[one] for one in classes if one in _READERS), None)
+
+
+def _machine(name: str, found: object, module: ModuleType) -> AnyTarget | None:
     line = functools.partial(line_of, module, name.rpartition(":")[2])
     if _is_graph(found):
         return Target(name, found, None, module.__file__, line(), found)
+    reader = reader_of(found)
+    if reader is not None:
+        return DeclaredTarget(name, found, reader, module.__file__, line())
     inner = None if isinstance(found, type) else getattr(found, "graph", None)
     limits = getattr(found, "limits", None)
     if not _is_graph(inner):

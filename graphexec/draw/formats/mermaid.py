@@ -76,7 +76,7 @@ def mermaid(picture: Picture) -> str:
         lines.append(f'    {names[END.name]}((("{END.name}")))')
     for arrow in picture.arrows:
         label = f'"{_text(*arrow.lines)}"'
-        link = f"-. {label} .->" if arrow.exhausts else f"-- {label} -->"
+        link = f"-. {label} .->" if arrow.exhausts else f"-- {label} -->" if arrow.lines else "-->"
         lines.append(f"    {names[arrow.source]} {link} {names[arrow.target]}")
     members = _members(picture)
     members["start"] = ["start"]

@@ -126,7 +126,7 @@ def _escape(words: str) -> str:
 
 
 def _title_of(arrow: Arrow) -> str:
-    return f"{arrow.source} --{arrow.outcome}--> {arrow.target}"
+    return f"{arrow.source} {f'--{arrow.outcome}-->' if arrow.outcome else '-->'} {arrow.target}"
 
 
 def _translate(x: float, y: float, lines: Iterable[str]) -> list[str]:

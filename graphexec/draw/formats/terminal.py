@@ -87,14 +87,14 @@ def _node(picture: Picture, numbered: NumberedBox, room: int) -> Iterator[str]:
         line = _line(arrow)
         where = "↻" if arrow.target == box.name else "▼" if arrow.target in after else "▲"
         target = f"◎ {END.name}" if arrow.target == END.name else f"{sanitize_line(arrow.target)} {where}"
-        way = f"{label} {line * (widest - count_cells(label) + 1)}▶ {target}"
+        way = f"{label}{' ' if label else line}{line * (widest - count_cells(label) + 1)}▶ {target}"
         last = index == len(arrows)
         yield from _with_notes(f" {'╰' if last else '├'}{line} {way}", arrow.notes, room, last=last)
 
 
 def _label(arrow: Arrow) -> str:
     mark = (_MARKS[arrow.mark],) if arrow.mark else ()
-    return sanitize_line(" ".join((*mark, arrow.outcome, *(f"({text})" for text in arrow.details))))
+    return sanitize_line(" ".join((*mark, *filter(None, [arrow.outcome]), *(f"({text})" for text in arrow.details))))
 
 
 def _line(arrow: Arrow) -> str:

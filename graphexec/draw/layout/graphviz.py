@@ -65,8 +65,8 @@ def size_of(box: Box) -> Point:
 def label_size(lines: Iterable[str]) -> Point:
     """Return the width and height of an edge's label: its text and padding."""
     texts = list(lines)
-    widest = max(width(text, LABEL) for text in texts)
-    return round(widest + 2 * _LABEL_PADDING[0]), round(len(texts) * LABEL * LEADING + 2 * _LABEL_PADDING[1])
+    widest = max((width(text, LABEL) for text in texts), default=0.0)
+    return round(widest + 2 * _LABEL_PADDING[0]), round(max(len(texts), 1) * LABEL * LEADING + 2 * _LABEL_PADDING[1])
 
 
 def paths_of(picture: Picture) -> list[tuple[str, ...]]:

@@ -92,6 +92,8 @@ class Box:
 class Arrow:
     """An edge: the node `source` leads to the node `target`, or to `"END"`, on `outcome` (a class's name).
 
+    An edge of another library's graph has no outcome: the string is empty.
+
     `resets` names the meters that the edge resets. `exhausts` is true if the edge is taken only when a limit is used
     up, and `limits` names those limits, as far as they are set (`None` if unknown). `notes` hold data of runs; `taken`
     is true if one of them took the edge.
@@ -120,7 +122,7 @@ class Arrow:
     def lines(self) -> tuple[str, ...]:
         """The lines of its label: the outcome, its details, and the notes."""
         lines = [line for text in self.details for line in wrap_text(text.split(), _LABEL, len)]
-        return (self.outcome, *lines, *self.notes)
+        return (*filter(None, [self.outcome]), *lines, *self.notes)
 
 
 @dataclass(frozen=True, slots=True)

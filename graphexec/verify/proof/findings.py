@@ -50,6 +50,13 @@ CODES: Mapping[str, str] = MappingProxyType(
         "GX027": "guard missing on some exits",
         "GX028": "outcome without a home",
         "GX030": "model asked after a piece that reveals",
+        "GX040": "loop without a bound",
+        "GX041": "no way to the end",
+        "GX042": "loop counted in code",
+        "GX043": "more steps than allowed",
+        "GX044": "undeclared route",
+        "GX045": "node that ends the run silently",
+        "GX046": "agents that a tool starts",
     }
 )
 

@@ -84,7 +84,8 @@ class Transition:
         return None if self.most is None else self.most * largest
 
     def __str__(self) -> str:
-        return f"{self.source} --{self.outcome}--> {self.target}"
+        # An edge of another library's graph has no outcome.
+        return f"{self.source} {f'--{self.outcome}-->' if self.outcome else '-->'} {self.target}"
 
 
 @dataclass(frozen=True)

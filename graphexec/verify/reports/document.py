@@ -4,8 +4,9 @@ The names do not change within a `version`; objects may get further names. `null
 
 - `version`: 1; `status` of all targets together: `proved`, `refuted`, `unproved` or `error`; `targets`: one object
   each:
-- `target`: the name; `status`; `error`: the reason if it could not be checked; `place` (`file`, `line`) of the error
-  or of the machine; `digest` of the flow (if proved); `limits`: by name, `null` is no limit
+- `target`: the name; `status`; `error`: the reason if it could not be checked; `declared` (of a graph of another
+  library, else `null`): `library`, `ending`, `answer`, `notes`, `loops`, `longest`, `rounds`, `limit`; `place` (`file`,
+  `line`) of the error or of the machine; `digest` of the flow (if proved); `limits`: by name, `null` is no limit
 - `bounds` (if proved): `transitions`, `model_calls`, `tool_calls`, `seconds`, each with `form` (in the names of the
   limits; `null` without a bound), `number` (for these limits), `exact` (some run reaches it), `assuming` (a condition
   that the proof does not check, or `null`); `meters`: the bounds of all meters that effects charge, by name
@@ -64,6 +65,7 @@ def _target(subject: Subject, root: str) -> dict[str, Any]:
         "target": subject.name,
         "status": subject.status,
         "error": subject.error,
+        "declared": None if subject.answer is None else subject.answer.data,
         "place": _place(subject.place, root),
         "digest": None if certificate is None else certificate.flow.digest,
         "limits": None if verdict is None else limits_data(verdict.limits),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
@@ -38,11 +38,27 @@ class SourceLocation:
 
 
 @dataclass(frozen=True, slots=True)
+class Answer:
+    """What is known of the runs of a graph that another library runs, instead of a verdict.
+
+    `text` says it in the words of that library, and `notes` what else a reader should know; `data` is JSON data.
+    `places` are the locations of nodes.
+    """
+
+    status: SubjectStatus
+    text: str
+    notes: tuple[str, ...]
+    data: Mapping[str, Any]
+    places: Mapping[str, SourceLocation]
+
+
+@dataclass(frozen=True, slots=True)
 class Subject:
     """A checked target with its name and findings.
 
-    `verdict` is `None` if the table could not be built, or if loading failed with `error`. `place` is the location of
-    the error or of the machine; it is used for nodes without a location.
+    `verdict` is `None` if the table could not be built, if loading failed with `error`, and for a graph of another
+    library, which has an `answer`. `place` is the location of the error or of the machine; it is used for nodes without
+    a location.
     """
 
     name: str
@@ -50,12 +66,15 @@ class Subject:
     verdict: Verdict | None = None
     place: SourceLocation | None = None
     error: str | None = None
+    answer: Answer | None = None
 
     @property
     def status(self) -> SubjectStatus:
         """The status of the verdict. A table that cannot be built is `refuted`."""
         if self.error is not None:
             return "error"
+        if self.answer is not None:
+            return self.answer.status
         return "refuted" if self.verdict is None else self.verdict.status
 
     def node(self, name: str | None) -> Node[Any, Any] | None:
@@ -73,7 +92,8 @@ class Subject:
     def place_of_nodes(self, names: Sequence[str | None], root: str) -> SourceLocation | None:
         """Return the location of the first node's function inside `root`, or else of the machine, or else of a node."""
         nodes = [node for node in map(self.node, names) if node is not None]
-        places = [*(place_of(node.function) for node in nodes), self.place]
+        foreign = () if self.answer is None else map(self.answer.places.get, (name or "" for name in names))
+        places = [*(place_of(node.function) for node in nodes), *foreign, self.place]
         known = [place for place in places if place is not None]
         inside = [place for place in known if place.is_inside(root)]
         return next(iter([*inside, *known]), None)

@@ -44,11 +44,13 @@ def text(subjects: Sequence[Subject], *, root: str = "") -> str:
 
 def _paragraphs(subject: Subject, root: str) -> Iterator[str]:
     where = "" if subject.error is None else _where(subject.place, root)
-    unbuilt = subject.verdict is None and subject.error is None
-    means = "its table cannot be built" if unbuilt else MEANINGS[subject.status]
+    answer = subject.answer
+    unbuilt = subject.verdict is None and subject.error is None and answer is None
+    means = "its table cannot be built" if unbuilt else MEANINGS[subject.status] if answer is None else answer.text
     lines = [f"{subject.name}  {subject.status.upper()}  {means}{where}"]
     if subject.error is not None:
         lines.append(f"  {subject.error}")
+    lines += [f"  {note}" for note in (() if answer is None else answer.notes)]
     verdict = subject.verdict
     if verdict is not None and verdict.bounds is not None:
         lines += bound_lines(verdict.bounds)
@@ -158,7 +160,8 @@ def _commands(subject: Subject, root: str) -> Iterator[str]:
         most = None if bounds is None else bounds.transitions
         number = None if most is None else most.form if most.number is None else format_number(most.number)
         within = "" if number is None else f" after at most {number} transitions"
-        yield _command("notice", "graphexec", f"{subject.name}: proved, every run ends{within}")
+        fact = f"proved, every run ends{within}" if subject.answer is None else subject.answer.text
+        yield _command("notice", "graphexec", f"{subject.name}: {fact}")
 
 
 def _command(level: str, title: str, message: str, place: SourceLocation | None = None, root: str = "") -> str:
