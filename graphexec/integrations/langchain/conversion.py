@@ -1,18 +1,19 @@
 """Decisions, errors and messages of LangChain's classes in those of this package.
 
-Nothing here imports LangChain: its classes are recognized by their attributes.
+Only `restore_messages` imports LangChain: its classes are recognized by their attributes.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from importlib import import_module
+from typing import Any, TypeGuard
 
 from graphexec.actions import AgentAction, AgentFinish
 from graphexec.errors import AgentError, InputError, ParseError, format_value
 from graphexec.integrations.langchain.originals import dump_original
-from graphexec.messages import AssistantMessage, Message, SystemMessage, ToolCall, ToolMessage, UserMessage
+from graphexec.messages import AssistantMessage, ChatRequest, Message, SystemMessage, ToolCall, ToolMessage, UserMessage
 from graphexec.messages.stored import Original
 
 
@@ -40,6 +41,34 @@ def _convert_message(message: Any) -> Message:
         case _:
             remedy = "give system, human, AI and tool messages"
             raise InputError(f"{format_value(message)} is not such a message of LangChain; {remedy}")
+
+
+def restore_messages(inputs: dict[str, Any]) -> dict[str, Any]:
+    """Return inputs with messages of ours in LangChain's classes, of which its prompts require a list."""
+    found = {key: _to_dicts(value) for key, value in inputs.items() if _are_ours(value)}
+    if not found:
+        return inputs
+    # Any: the package is optional.
+    library: Any = import_module("langchain_core.messages")
+    return inputs | {key: library.convert_to_messages(value) for key, value in found.items()}
+
+
+def _are_ours(value: Any) -> TypeGuard[Sequence[Message]]:
+    given: Any = value
+    ours = SystemMessage | UserMessage | AssistantMessage | ToolMessage
+    return isinstance(value, (list, tuple)) and all(isinstance(one, ours) for one in given)
+
+
+def _to_dicts(messages: Sequence[Message]) -> list[Any]:
+    # Imported here, since few programs need them.
+    from graphexec.models.http.dialect import Sampling
+    from graphexec.models.http.json_bodies import write
+    from graphexec.models.providers.openai_compatible import CHAT_COMPLETIONS
+
+    request = ChatRequest(tuple(messages))
+    return (
+        json.loads(write(CHAT_COMPLETIONS.encode(request, Sampling(""), stream=False)))["messages"] if messages else []
+    )
 
 
 def convert_reply(message: Any) -> AssistantMessage:

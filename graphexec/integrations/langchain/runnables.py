@@ -18,9 +18,10 @@ from graphexec.agents.agent import deciding_agent, reject_executor
 from graphexec.effects import CallAgent, Decided, Unreadable
 from graphexec.errors import AgentError, InputError, ParseError, format_value
 from graphexec.executor.handlers import check_decision
-from graphexec.integrations.langchain.conversion import convert_decision, convert_error, text_of
+from graphexec.integrations.langchain.conversion import convert_decision, convert_error, restore_messages, text_of
 from graphexec.integrations.langchain.originals import restore_original
 from graphexec.kernel.effects import CallContext
+from graphexec.kernel.surgery import same
 from graphexec.messages import ReplyDelta
 from graphexec.messages.observations import dump_observation, format_observation
 from graphexec.messages.stored import restore_value
@@ -103,9 +104,10 @@ def runnable_agent(runnable: Runnable | Planner, *, config: ConfigLike | None = 
 
 def _planning(plan: Callable[..., Any]) -> Method:
     """Return `plan` or `aplan` as a function of the inputs and the config."""
+    read = _reader(plan)
 
     def call(inputs: dict[str, Any], config: Config) -> Any:
-        named = dict(inputs)
+        named = dict(read(inputs))
         steps = named.pop("intermediate_steps")
         return plan(steps, callbacks=config.get("callbacks"), **named)
 
@@ -114,8 +116,14 @@ def _planning(plan: Callable[..., Any]) -> Method:
 
 def _configured(method: Callable[..., Any]) -> Method:
     """Return a method of a runnable as a function of the inputs and the config."""
-    takes_config = _takes_config(method)
-    return lambda inputs, config: method(inputs, config=config) if takes_config else method(inputs)
+    takes_config, read = _takes_config(method), _reader(method)
+    return lambda inputs, config: method(read(inputs), **({"config": config} if takes_config else {}))
+
+
+def _reader(method: Callable[..., Any]) -> Callable[[dict[str, Any]], dict[str, Any]]:
+    """Return how the inputs are passed to a method: to one of an object of LangChain, with messages of its classes."""
+    kinds = type(getattr(method, "__self__", None)).__mro__
+    return restore_messages if any(one.__module__.startswith("langchain") for one in kinds) else same
 
 
 def _takes_config(method: Callable[..., Any]) -> bool:
