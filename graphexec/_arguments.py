@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TypeVar, final
+from importlib import import_module
+from typing import Any, Literal, Protocol, TypeVar, final
 
 from graphexec.errors import GraphexecError, InputError, format_value
 from graphexec.kernel.meters import is_number, is_whole
@@ -84,6 +85,26 @@ def optional(constraint: Constraint, without: str = "none") -> Constraint:
 def is_executor(value: object) -> bool:
     """Return whether a value is an `AgentExecutor`, also of a subclass; the class is in a layer above."""
     return getattr(type(value), "runs_agent", False) is True
+
+
+# The modules that take objects of other libraries as they are, by the packages of their classes. They are above every
+# layer, so they are named, and imported when such an object is met.
+_ADAPTERS = dict.fromkeys(("langchain_core", "langchain_classic"), "graphexec.integrations.langchain.adapters")
+
+
+class LangChainObject(Protocol):
+    """A chat model, a tool or a runnable of LangChain, which is taken where a model, a tool or an agent is."""
+
+    # Any: types of LangChain's, here and below.
+    def invoke(self, input: Any, /) -> Any: ...  # noqa: A002 - its name
+    def with_config(self, config: Any = None, /) -> Any: ...
+
+
+def adapt(value: Any, role: Literal["model", "agent"]) -> Any:
+    """Return a model or an agent of another library, by its class, as one of ours; any other value as it is."""
+    packages = [kind.__module__.partition(".")[0] for kind in type(value).__mro__]
+    module = next((_ADAPTERS[name] for name in packages if name in _ADAPTERS), None)
+    return value if module is None else getattr(import_module(module), f"adapt_{role}")(value)
 
 
 STRING = Constraint("a string", lambda value: isinstance(value, str))

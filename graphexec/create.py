@@ -8,7 +8,7 @@ from inspect import signature
 from types import UnionType
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, get_args, overload
 
-from graphexec._arguments import STRING, optional, validate
+from graphexec._arguments import STRING, LangChainObject, optional, validate
 from graphexec._mistakes import explain_calls, join_faults, unknown_options
 from graphexec._mistakes.remedies import CREATE_AGENT_OPTIONS
 from graphexec._parsing import compile_lazily
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 
     from graphexec.models.functions import ModelFunction
 
-    AnyModel: TypeAlias = Model | ModelFunction | str
-    ToolLike: TypeAlias = AnyTool | Callable[..., Any] | Toolset
+    AnyModel: TypeAlias = Model | LangChainObject | ModelFunction | str
+    ToolLike: TypeAlias = AnyTool | Callable[..., Any] | Toolset | LangChainObject
 
 __all__ = ["create_agent"]
 

@@ -103,7 +103,11 @@ RUN_OPTIONS = _by_name(
         "limits belong to the executor, AgentExecutor(max_iterations=3), or for a graph to limits=Limits(iterations=3)",
     ),
     ("callbacks hooks", "write observers=[function], or read the events of stream"),
-    ("config tags metadata", "write observers=[function], run_id=... and context=... in their place"),
+    (
+        "config tags metadata",
+        "write observers=[function], run_id=... and context=... in their place, or use as_runnable, of "
+        "graphexec.integrations.langchain, which takes them as LangChain does",
+    ),
     ("deps dependencies configurable", "write context=..., and take it in a parameter annotated CallContext"),
     ("message_history chat_history messages", "it is an input: run({'input': question, 'chat_history': messages})"),
     ("input question query task user_prompt", "pass the inputs first: run('question'), or run({'input': 'question'})"),

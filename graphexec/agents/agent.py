@@ -10,7 +10,17 @@ from inspect import signature
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeAlias, final, get_args
 
-from graphexec._arguments import FUNCTION, MODEL, is_executor, optional, validate, validate_each, whole
+from graphexec._arguments import (
+    FUNCTION,
+    MODEL,
+    LangChainObject,
+    adapt,
+    is_executor,
+    optional,
+    validate,
+    validate_each,
+    whole,
+)
 from graphexec._mistakes import explain_class
 from graphexec._mistakes.remedies import AGENT_OPTIONS
 from graphexec.actions import Decision, Run, Steps
@@ -31,6 +41,7 @@ from graphexec.tools import AnyTool, tools_by_name
 
 if TYPE_CHECKING:
     from graphexec.runtime.handlers import Handler
+    from graphexec.runtime.observers import AroundCall
 
 P = ParamSpec("P")
 
@@ -70,7 +81,8 @@ class Agent:
     A reply of the model has at most `max_actions` actions (`None`: any number): `parse` refuses one with more, so an
     executor can prove that so many tools are called after each.
 
-    `remake(tools)` makes the agent again with other tools; the functions that make agents set it.
+    `remake(tools)` makes the agent again with other tools; the functions that make agents set it. `around_tools`
+    returns a context manager for each call of a tool.
     """
 
     ask: Callable[[Run], CallModel | CallAgent]
@@ -91,6 +103,7 @@ class Agent:
     tool_choice: str = "auto"
     max_actions: int | None = None
     remake: Callable[[Sequence[AnyTool]], Agent] | None = field(default=None, compare=False, repr=False)
+    around_tools: AroundCall | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         most = optional(whole(1), "any number")
@@ -190,13 +203,13 @@ FINAL_REQUEST = "I now need to return a final answer based on the previous steps
 def chat_agent(  # noqa: PLR0913
     ask: Callable[[Run], CallModel],
     read: Callable[[ModelReply], Decision],
-    model: Model,
+    model: Model | LangChainObject,
     *,
     input_keys: Sequence[str] = ("input",),
     conclude: Callable[[Run], CallModel] | None = None,
     answer: Callable[[], AnswerReader] | None = None,
     optional_keys: Sequence[str] = (),
-    tools: Iterable[AnyTool] | None = None,
+    tools: Iterable[AnyTool | LangChainObject] | None = None,
     kind: str = "custom",
     prepare: Prepare | None = None,
     max_actions: int | None = None,
@@ -209,7 +222,8 @@ def chat_agent(  # noqa: PLR0913
     An executor must have exactly the `tools` that you name. Raises `InputError` for an invalid model or list of keys,
     and `ToolDefinitionError` for invalid tools.
     """
-    validate("", ("the model", model, MODEL))
+    known: Model = adapt(model, "model")
+    validate("", ("the model", known, MODEL))
 
     def read_reply(reply: ModelReply | Decided) -> Decision:
         assert type(reply) is not Decided, "CallModel is answered with a ModelReply"
@@ -218,7 +232,7 @@ def chat_agent(  # noqa: PLR0913
     return Agent(
         ask,
         read_reply,
-        model=model,
+        model=known,
         input_keys=validate_each("input_keys", input_keys, str, "strings"),
         conclude=conclude or (lambda run: CallModel(conclude_request(ask(run).request))),
         answer=None if answer is None else partial(skip_reasoning, answer),
@@ -250,16 +264,19 @@ def conclude_messages(messages: Sequence[Message]) -> tuple[Message, ...]:
 _OWN = ("graphexec.agents.", "graphexec.create", "graphexec.integrations.")
 
 
-def callable_agent(function: AgentFunction) -> Agent:
+def callable_agent(function: AgentFunction | LangChainObject) -> Agent:
     """Make an agent from a function `(steps, inputs) -> AgentAction | list[AgentAction] | AgentFinish`.
 
     Each call counts as a model call. An empty list is a parse error; any other value raises `AgentError`. If a run must
-    stop and asks for a final answer, the function is called with the input `conclude=True`. Raises `InputError` for an
-    invalid function.
+    stop and asks for a final answer, the function is called with the input `conclude=True`. A runnable of LangChain is
+    taken as `runnable_agent` takes it. Raises `InputError` for an invalid function.
     """
     reject_executor(function)
-    # Users may pass any of these instead of a function.
-    given: object = function
+    # Any: users may pass anything instead of a function.
+    known: Any = adapt(function, "agent")
+    given: object = known
+    if isinstance(given, Agent) and not isinstance(function, Agent):
+        return given
     if isinstance(given, FunctionType) and (given.__module__ or "").startswith(_OWN):
         name = given.__name__
         raise InputError(f"agent is the function {name}; call it: {name}(model, tools)")
@@ -269,7 +286,7 @@ def callable_agent(function: AgentFunction) -> Agent:
         if others and not isinstance(given, type):
             remedy = "write runnable_agent(runnable), of graphexec.integrations.langchain"
         raise InputError(f"agent is {format_value(given)}; {remedy}")
-    return deciding_agent(function, kind="function")
+    return deciding_agent(known, kind="function")
 
 
 def deciding_agent(function: AgentFunction | Handler, *, kind: str, input_keys: Sequence[str] = ()) -> Agent:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from graphexec._arguments import MODEL, STRING, validate
+from graphexec._arguments import MODEL, STRING, LangChainObject, validate
 from graphexec.agents.conversation import parse_messages
 from graphexec.errors import InputError, ToolDefinitionError, format_value
 from graphexec.messages import transcript
@@ -86,7 +86,7 @@ def names_of(tools: Sequence[AnyTool]) -> frozenset[str]:
     return frozenset(tool.name for tool in tools)
 
 
-def validate_tools(tools: Iterable[AnyTool]) -> tuple[AnyTool, ...]:
+def validate_tools(tools: Iterable[AnyTool | LangChainObject]) -> tuple[AnyTool, ...]:
     """Return the tools. Raises `ToolDefinitionError` as `tools_by_name` does, and for a model instead of tools."""
     reject_model(tools)
     return tuple(tools_by_name(tools).values())

@@ -6,6 +6,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 from functools import partial
 
+from graphexec._arguments import LangChainObject
 from graphexec._mistakes import explain_creation
 from graphexec.actions import Decision
 from graphexec.agents.agent import Agent, remakeable
@@ -44,8 +45,8 @@ Thought: {agent_scratchpad}"""
 @remakeable
 @explain_creation
 def create_react_agent(
-    model: Model,
-    tools: Sequence[AnyTool],
+    model: Model | LangChainObject,
+    tools: Sequence[AnyTool | LangChainObject],
     prompt: str = REACT_PROMPT,
     *,
     stop: Sequence[str] = STOP,

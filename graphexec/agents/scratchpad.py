@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal, TypeAlias, get_args
 
-from graphexec._arguments import Constraint, validate, validate_each
+from graphexec._arguments import Constraint, LangChainObject, validate, validate_each
 from graphexec.actions import AgentStep, Decision, Run, Steps
 from graphexec.agents.agent import Agent, RuleName, chat_agent, conclude_messages, validate_rules
 from graphexec.agents.conversation import history_keys, history_messages, join_system
@@ -98,7 +98,7 @@ def make_form(
 
 
 def make_text_agent(
-    model: Model,
+    model: Model | LangChainObject,
     read: Callable[[ModelReply], Decision],
     asked: Form,
     *,
@@ -136,7 +136,7 @@ def make_text_agent(
 
 
 def make_instructed_agent(  # noqa: PLR0913
-    model: Model,
+    model: Model | LangChainObject,
     read: Callable[[ModelReply], Decision],
     instructions: Form,
     question: Form,

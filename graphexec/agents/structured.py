@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Literal
 
-from graphexec._arguments import optional, validate, validate_each, whole
+from graphexec._arguments import LangChainObject, optional, validate, validate_each, whole
 from graphexec._mistakes import explain_creation
 from graphexec._parsing import compile_lazily
 from graphexec.actions import AgentAction, AgentFinish, Decision
@@ -69,8 +69,8 @@ MAX_ANSWER = 300
 @remakeable
 @explain_creation
 def create_structured_agent(  # noqa: PLR0913
-    model: Model,
-    tools: Sequence[AnyTool],
+    model: Model | LangChainObject,
+    tools: Sequence[AnyTool | LangChainObject],
     prompt: str = STRUCTURED_PROMPT,
     *,
     question: str = "{input}",

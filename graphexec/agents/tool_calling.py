@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from graphexec._arguments import STRING, validate
+from graphexec._arguments import STRING, LangChainObject, validate
 from graphexec._mistakes import explain_creation
 from graphexec._parsing.json import read_object
 from graphexec.actions import AgentAction, AgentFinish, AgentStep, Decision, Steps
@@ -42,8 +42,8 @@ SYSTEM_PROMPT = "You are a helpful assistant. Use the tools where they help; ans
 @remakeable
 @explain_creation
 def create_tool_calling_agent(
-    model: Model,
-    tools: Sequence[AnyTool],
+    model: Model | LangChainObject,
+    tools: Sequence[AnyTool | LangChainObject],
     prompt: str = "{input}",
     *,
     system: str = SYSTEM_PROMPT,

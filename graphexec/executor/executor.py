@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from keyword import iskeyword
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypedDict
 
-from graphexec._arguments import DESCRIPTION, FLAG, FUNCTION, NAME, optional, validate, whole
+from graphexec._arguments import DESCRIPTION, FLAG, FUNCTION, NAME, LangChainObject, optional, validate, whole
 from graphexec._mistakes import explain_class
 from graphexec._mistakes.remedies import EXECUTOR_OPTIONS
 from graphexec.agents import Agent, AgentFunction, callable_agent
@@ -156,8 +156,8 @@ class AgentExecutor(RunMethods[T_co]):
     def __init__(  # noqa: PLR0913
         self,
         *,
-        agent: Agent | AgentFunction,
-        tools: Sequence[AnyTool | Toolset],
+        agent: Agent | AgentFunction | LangChainObject,
+        tools: Sequence[AnyTool | Toolset | LangChainObject],
         max_iterations: int | None = 15,
         max_execution_time: float | None = None,
         max_model_calls: int | None = None,
@@ -311,7 +311,7 @@ class AgentExecutor(RunMethods[T_co]):
         """Return the pieces of each class of outcomes, in the order in which a value passes them."""
         return assign_seats(self._setup.fitted)
 
-    def with_tools(self, tools: Iterable[AnyTool | Callable[..., Any] | Toolset]) -> Self:
+    def with_tools(self, tools: Iterable[AnyTool | Callable[..., Any] | Toolset | LangChainObject]) -> Self:
         """Return a copy of this executor with other tools, which its agent offers to the model.
 
         Raises `ToolDefinitionError` for invalid tools, and `InputError` for an agent that cannot be made with others.
@@ -328,7 +328,7 @@ class AgentExecutor(RunMethods[T_co]):
         validate("", ("handlers", handlers, HANDLERS))
         return self._copy_with(dataclasses.replace(self._setup, handlers={**self._setup.handlers, **handlers}))
 
-    def with_agent(self, agent: Agent | AgentFunction) -> Self:
+    def with_agent(self, agent: Agent | AgentFunction | LangChainObject) -> Self:
         """Return a copy of this executor with another agent and the same tools.
 
         Raises `InputError` for an agent that describes other tools to its model.
@@ -419,7 +419,7 @@ class AgentExecutor(RunMethods[T_co]):
         )
 
 
-def _to_agent(given: Agent | AgentFunction, tools: Mapping[str, AnyTool]) -> Agent:
+def _to_agent(given: Agent | AgentFunction | LangChainObject, tools: Mapping[str, AnyTool]) -> Agent:
     """Return the agent. Raises `InputError` unless the executor's tools are those that it describes to its model.
 
     They are the same if they have the same names and parameters; a replacement, such as a tool that tests script, may

@@ -24,6 +24,7 @@ from graphexec.messages.model import is_long
 from graphexec.runtime.calls import report, wait_for_capacity, wants_pieces
 from graphexec.runtime.handlers import Handler
 from graphexec.runtime.io import IO
+from graphexec.runtime.observers import AroundCall
 from graphexec.runtime.threads import check_before_awaiting, check_cancelled
 
 # Seconds that a model's own timeout is longer than the time left. The runner cuts the call at the deadline, which stops
@@ -141,6 +142,16 @@ def make_attempt_handler(handler: Handler) -> Handler:
 
     # The other handler checks the access.
     return replace(handler, answer=answer, check_access=None)
+
+
+def surround(handler: Handler, around: AroundCall) -> Handler:
+    """Return a handler whose calls are within a context manager, in the thread or task that begins them."""
+
+    async def answer(effect: Any, call: CallContext[Any], io: IO) -> object:
+        with around(call):
+            return await handler.answer(effect, call, io)
+
+    return replace(handler, answer=answer)
 
 
 def _separate_reasoning(piece: object, splitter: ReasoningSplitter) -> Iterator[object]:

@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast, get_args
 
-from graphexec._arguments import MODEL, Constraint, has_methods, is_executor
+from graphexec._arguments import MODEL, Constraint, adapt, has_methods, is_executor
 from graphexec.actions import AgentAction, AgentStep, Steps
 from graphexec.agents import Agent
 from graphexec.errors import InputError, ParseError, an, format_value
@@ -97,7 +97,7 @@ _BRIDGES = {
 
 
 def to_model(model: object) -> Model:
-    """Return a model: itself, the one that a string names, or one of a function.
+    """Return a model: itself, the one that a string names, one of a function, or of a chat model of LangChain.
 
     Raises `InputError` for anything else, and as `create_model` does.
     """
@@ -107,6 +107,7 @@ def to_model(model: object) -> Model:
 
     if isinstance(model, str):
         return create_model(model)
+    model = adapt(model, "model")
     if MODEL.fits(model):
         # It has the methods of the protocol, which type checkers cannot see.
         return cast("Model", model)

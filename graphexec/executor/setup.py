@@ -21,6 +21,7 @@ from graphexec.executor.handlers import (
     make_attempt_handler,
     make_model_handler,
     reading_ahead,
+    surround,
 )
 from graphexec.executor.inputs import InputKeys, Inputs, make_input_keys
 from graphexec.executor.nodes import Policies, dispatch_tools
@@ -187,13 +188,14 @@ class Setup:
             from graphexec.memory.conversation import make_load_handler, make_save_handler
 
             answers |= {LoadMemory: make_load_handler(memory), SaveMemory: make_save_handler(memory)}
-        answers[CallTool] = make_tool_handler(
+        calling = make_tool_handler(
             self.offered,
             on_error=self.on_tool_error,
             lookup=self.lookup,
             max_observation=self.max_observation,
             max_tool_input=self.max_tool_input,
         )
+        answers[CallTool] = calling if agent.around_tools is None else surround(calling, agent.around_tools)
         answers |= self.own_handlers
         if CallModel in self.own_handlers:
             answers[CallModel] = reading_ahead(answering(answers[CallModel]), agent.read)

@@ -6,10 +6,11 @@ from collections.abc import Callable, Hashable, Iterator, Sequence, Sized
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
-from typing import Any, Protocol, TypeAlias, final, overload
+from typing import Any, Protocol, TypeAlias, TypeVar, final, overload
 
 from graphexec.messages.conversation import Message
 
+T = TypeVar("T")
 # Returns a text that is derived of some messages, or `None` if they cannot be handled without those around them.
 DeriveText: TypeAlias = Callable[[Sequence[Message]], str | None]
 
@@ -98,6 +99,20 @@ class Conversation(Sequence[Message]):
             text = None if None in texts else separator.join(filter(None, texts))
         memo[place] = self._head, first, closed, text
         return [first, text, *[function(turn.messages) for turn in turns[closed:]]]
+
+    def derive_items(self, key: Hashable, function: Callable[[Sequence[Message]], Sequence[T]]) -> list[T]:
+        """Return the items that `function` makes of the head and of each turn.
+
+        It is called once in a run for each turn and `key`, and again for another head.
+        """
+        turns, closed = self._read()
+        memo, place = self._steps.memo, (self._make_turns, key)
+        head, first, known = memo.get(place, (None, (), ()))
+        if head != self._head:
+            first = function(self._head)
+        known = (*known[:closed], *[function(turn.messages) for turn in turns[len(known) : closed]])
+        memo[place] = self._head, first, known
+        return [*chain(first, *known, *[function(turn.messages) for turn in turns[closed:]])]
 
     def with_head(self, change: Callable[[tuple[Message, ...]], tuple[Message, ...]]) -> Conversation:
         """Return the conversation with another head, in constant time for the messages behind it."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, final
 
-from graphexec._arguments import FUNCTION, MODEL, NAME, optional, validate, validate_each, whole
+from graphexec._arguments import FUNCTION, MODEL, NAME, adapt, optional, validate, validate_each, whole
 from graphexec._parsing import compile_lazily
 from graphexec.actions import AgentAction, AgentFinish, AgentStep, Run
 from graphexec.agents import Agent
@@ -79,6 +79,7 @@ def compact(
     call for it. In i iterations a run has at most 6i + 4 transitions and 2i + 1 model calls. Raises `InputError` for an
     invalid argument.
     """
+    model = adapt(model, "model")
     validate(
         "compact",
         ("max_tokens", max_tokens, whole(1)),
@@ -206,6 +207,7 @@ def select_tools(
     invalid argument, and the executor raises it for a tool that it does not have, and for an agent that cannot offer
     fewer tools.
     """
+    model = adapt(model, "model")
     validate(
         "select_tools",
         ("max_tools", max_tools, whole(1)),
@@ -285,6 +287,7 @@ def critic(rounds: int = 2, *, prompt: str = REVIEW_REQUEST, model: Model | None
     A run has at most `rounds` model calls more than without it. Raises `InputError` for an invalid argument, and in a
     run for a template with a variable that the run does not have.
     """
+    model = adapt(model, "model")
     validate(
         "critic",
         ("rounds", rounds, whole(0)),

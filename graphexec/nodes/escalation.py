@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, final
 
-from graphexec._arguments import FUNCTION, validate, whole
+from graphexec._arguments import FUNCTION, LangChainObject, validate, whole
 from graphexec.actions import Run
 from graphexec.agents import Agent
 from graphexec.effects import Attempted, CallAgent, ModelEffect, ModelFailure
@@ -51,7 +51,7 @@ def is_stuck(run: Run) -> bool:
 
 
 def escalate(
-    stronger_model: Model | ModelFunction | str,
+    stronger_model: Model | LangChainObject | ModelFunction | str,
     *,
     times: int = 2,
     when: Callable[[Run], bool] = is_stuck,

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import ModuleType
 from typing import Any, Protocol, TypeGuard
 
-from graphexec._arguments import NAME, Constraint, is_executor, validate
+from graphexec._arguments import NAME, Constraint, LangChainObject, is_executor, validate
 from graphexec.errors import ToolDefinitionError, format_value
 from graphexec.tools.tool import AnyTool, Tool, tool
 
@@ -50,7 +50,7 @@ def _remedy_for(given: Any) -> str:
     return "decorate the function with @tool"
 
 
-def tools_by_name(tools: Iterable[AnyTool | Toolset]) -> Mapping[str, AnyTool]:
+def tools_by_name(tools: Iterable[AnyTool | Toolset | LangChainObject]) -> Mapping[str, AnyTool]:
     """Return the tools by name; tools of LangChain are made tools, and a `Toolset` stands for its tools.
 
     Raises `ToolDefinitionError` if an item is not a tool, or if two have the same name.

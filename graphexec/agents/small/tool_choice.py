@@ -11,7 +11,6 @@ from typing import Any
 from graphexec._arguments import Constraint, validate
 from graphexec._parsing import compile_lazily
 from graphexec.agents.small.known_values import fold
-from graphexec.messages import Model
 from graphexec.tools import AnyTool
 
 # How an agent names the choice of which a question decides.
@@ -60,7 +59,7 @@ def validate_tool_choice(given: object, names: Sequence[str]) -> None:
     validate("", ("tool_choice", given, Constraint(words, lambda value: value in choices)))
 
 
-def is_tiny(model: Model) -> bool:
+def is_tiny(model: object) -> bool:
     """Return whether a model, by its name, answers questions itself that it should ask a tool."""
     return _TINY().search(str(getattr(model, "name", ""))) is not None
 

@@ -1,7 +1,7 @@
 """For users of LangChain: its executor and older agents, its runnables, messages and models, its chunks and `iter`.
 
-Names are imported from here. Nothing else in this package imports it, and it imports LangChain only for its models and
-its executor.
+Names are imported from here. Elsewhere it is imported only when an object of LangChain is met, and it imports LangChain
+only for its models, for its executor, and for executors as runnables.
 """
 
 from typing import TYPE_CHECKING
@@ -20,14 +20,15 @@ if TYPE_CHECKING:
     from graphexec.integrations.langchain.formats.labelled_text import create_conversational_agent, create_mrkl_agent
     from graphexec.integrations.langchain.formats.self_ask import create_self_ask_agent
     from graphexec.integrations.langchain.formats.xml import create_xml_agent
-    from graphexec.integrations.langchain.models import from_langchain
-    from graphexec.integrations.langchain.runnables import Planner, Runnable, runnable_agent
+    from graphexec.integrations.langchain.models import LangChainModel, from_langchain
+    from graphexec.integrations.langchain.runnables import Planner, Runnable, as_runnable, runnable_agent
     from graphexec.integrations.langchain.stepwise import Stepwise, iterate
 
 __all__ = [
     "AgentExecutor",
     "AgentExecutorIterator",
     "Chunk",
+    "LangChainModel",
     "Planner",
     "Runnable",
     "Stepwise",
@@ -36,7 +37,7 @@ __all__ = [
 ]
 __all__ += ["create_chat_agent", "create_conversational_agent", "create_json_chat_agent", "create_mrkl_agent"]
 __all__ += ["create_self_ask_agent", "create_structured_chat_agent", "create_xml_agent"]
-__all__ += ["from_langchain", "iterate", "runnable_agent", "stream_chunks"]
+__all__ += ["as_runnable", "from_langchain", "iterate", "runnable_agent", "stream_chunks"]
 
 # Where these names are. A module is imported when one of its names is first used: a program needs few of them.
 _MODULES = {
@@ -48,8 +49,8 @@ _MODULES = {
     "graphexec.integrations.langchain.formats.labelled_text": "create_conversational_agent create_mrkl_agent",
     "graphexec.integrations.langchain.formats.self_ask": "create_self_ask_agent",
     "graphexec.integrations.langchain.formats.xml": "create_xml_agent",
-    "graphexec.integrations.langchain.models": "from_langchain",
-    "graphexec.integrations.langchain.runnables": "Planner Runnable runnable_agent",
+    "graphexec.integrations.langchain.models": "LangChainModel from_langchain",
+    "graphexec.integrations.langchain.runnables": "Planner Runnable as_runnable runnable_agent",
     "graphexec.integrations.langchain.stepwise": "Stepwise iterate",
 }
 

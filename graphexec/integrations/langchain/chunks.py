@@ -20,6 +20,7 @@ from graphexec.kernel.graph import Graph
 from graphexec.kernel.node import Node
 from graphexec.kernel.snapshot import Snapshot
 from graphexec.messages import AssistantMessage, Message, ToolMessage, UserMessage
+from graphexec.runs.questions import Waiting
 from graphexec.runtime.handlers import RunOptions
 from graphexec.runtime.io import ASYNC, BLOCKING, IO, iterate_sync
 
@@ -37,7 +38,7 @@ def stream_chunks(
 ) -> Generator[Chunk, None, None]:
     """Run an executor and yield LangChain's chunks: `actions`, `steps`, and finally the `output`; see `ChunkBuilder`.
 
-    The options and the errors raised are those of `executor.stream`.
+    The options and the errors raised are those of `executor.stream`, and `RunStoreError` for a run that has to wait.
     """
     # An invalid option is reported here, not when the run begins.
     RunOptions(**options)
@@ -58,8 +59,12 @@ async def _convert(
     start = inputs if isinstance(inputs, Snapshot) else None
     chunks = ChunkBuilder(executor.graph, with_steps=executor.return_intermediate_steps, start=start)
     forms = partial(executor.stream, inputs, **options), partial(executor.astream, inputs, **options)
+    # Any: the last item of a stored run may be a `Waiting`.
+    event: Any
     async with aclosing(io.iterate(*forms)) as events:
         async for event in events:
+            if isinstance(event, Waiting):
+                raise event.to_error()
             for chunk in chunks.convert(event):
                 yield chunk
 

@@ -2,17 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping
+import json
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
+from dataclasses import replace
 from functools import partial
-from typing import Any, final
+from typing import Any, NamedTuple, final
 
 from graphexec._arguments import Constraint, has_methods, optional, validate
-from graphexec._mistakes import explain_calls
-from graphexec.messages import ModelRequest
+from graphexec._mistakes import explain_calls, explain_class
+from graphexec.integrations.langchain.configs import add_outer_config
+from graphexec.messages import (
+    ChatRequest,
+    CompletionRequest,
+    Message,
+    ModelReply,
+    ModelRequest,
+    ToolCall,
+    Usage,
+    UserMessage,
+)
+from graphexec.messages.turns import Conversation
 from graphexec.models.bridges import bridging
+from graphexec.models.history import HistoryForm, distinct_calls
 from graphexec.models.http.dialect import Sampling
-from graphexec.models.http.json_values import JSON, to_object, to_objects
+from graphexec.models.http.draft import FINISH_REASONS
+from graphexec.models.http.json_bodies import to_json
+from graphexec.models.http.json_values import JSON, mend_surrogates, to_object, to_objects
+from graphexec.models.providers.openai_compatible import CHAT_COMPLETIONS
 from graphexec.runtime.io import IO
 
 _MODEL = has_methods("a chat model of LangChain", "invoke", "ainvoke", "stream", "astream")
@@ -20,47 +37,63 @@ _CONFIG = Constraint("a dict of callbacks, tags and metadata", lambda value: isi
 # The members that have the reason of the end: of OpenAI and Gemini, Anthropic, Bedrock, Ollama.
 _REASONS = ("finish_reason", "stop_reason", "stopReason", "done_reason")
 
+# Stands for the messages where only the rest of a request is read.
+_ANY = (UserMessage("..."),)
+
+
+class _Bound(NamedTuple):
+    """What the last request shares with the next: the model with its tools, options, and the form of its calls."""
+
+    key: object
+    model: Any
+    options: JSON
+    form: HistoryForm
+
 
 # Any: the package is optional, so its types may be unknown; so in this module.
-@explain_calls("from_langchain", "from_langchain(chat_model)", {})
-def from_langchain(chat_model: Any, *, config: Mapping[str, Any] | None = None) -> LangChainModel:
-    """Return a model that calls a chat model of LangChain; `config` (callbacks, tags, metadata) goes to each call.
-
-    Raises `InputError` for another object, and if langchain-core (extra `langchain`) is missing.
-    """
-    types = bridging.require("langchain_core.messages", "langchain")
-    validate("from_langchain", ("chat_model", chat_model, _MODEL), ("config", config, optional(_CONFIG)))
-    return LangChainModel(chat_model, dict(config or {}), types)
-
-
 @final
+@explain_class("LangChainModel(chat_model)")
 class LangChainModel(bridging.BridgedModel):
-    """A model that calls a chat model of LangChain; `from_langchain` makes it."""
+    """A model that calls one of LangChain, for chats or text; `config` (callbacks, tags, metadata) goes to each call.
 
-    def __init__(self, model: Any, config: JSON, types: Any) -> None:
+    Where a model is taken, one of LangChain is taken as it is, and becomes this one without a config. Raises
+    `InputError` for another object, and if langchain-core (extra `langchain`) is missing. An error of the chat model is
+    a `ModelError`.
+    """
+
+    def __init__(self, chat_model: Any, *, config: Mapping[str, Any] | None = None) -> None:
+        self._types = bridging.require("langchain_core.messages", "langchain")
+        validate("LangChainModel", ("chat_model", chat_model, _MODEL), ("config", config, optional(_CONFIG)))
         # Options may be bound to it.
-        inner = getattr(model, "bound", model)
+        inner = getattr(chat_model, "bound", chat_model)
         names = [getattr(inner, name, None) for name in ("model_name", "model", "model_id")]
         name = next((one for one in names if isinstance(one, str) and one), type(inner).__name__)
         sampling = Sampling(name.removeprefix("models/"), provider=str(getattr(inner, "_llm_type", "")))
-        super().__init__(model, type(inner).__name__, sampling, inner)
-        self._config, self._types = config, types
+        super().__init__(chat_model, type(inner).__name__, sampling, inner)
+        self._config = dict(config or {})
         self._stream_options: JSON = {"stream_usage": True} if hasattr(inner, "stream_usage") else {}
         self._has_schemas = type(inner).__module__.startswith("langchain_openai")
+        self._bound: _Bound | None = None
 
-    async def _ask(self, request: ModelRequest, _timeout: float | None, io: IO, /) -> JSON:
+    async def _ask(self, request: ModelRequest, _timeout: float | None, io: IO, /) -> JSON | ModelReply:
         model, history, options = self._prepare(request)
-        forms = (partial(form, history, self._config, **options) for form in (model.invoke, model.ainvoke))
-        message = await io.either(*forms)
-        return self._end(_read(message), message, "stop")
+        config = add_outer_config(self._config)
+        forms = (partial(form, history, config, **options) for form in (model.invoke, model.ainvoke))
+        given = await io.either(*forms)
+        # Models of text return strings.
+        message = self._types.AIMessage(given) if isinstance(given, str) else given
+        plain = None if request.stop else _read_plain(message)
+        return self._end(_read(message), message, "stop") if plain is None else plain
 
     async def _chunks(self, request: ModelRequest, _timeout: float | None, io: IO, /) -> AsyncGenerator[JSON, None]:
         model, history, options = self._prepare(request)
+        config = add_outer_config(self._config)
         options |= self._stream_options
-        forms = (partial(form, history, self._config, **options) for form in (model.stream, model.astream))
+        forms = (partial(form, history, config, **options) for form in (model.stream, model.astream))
         whole = None
         async with aclosing(io.iterate(*forms)) as chunks:
-            async for chunk in chunks:
+            async for piece in chunks:
+                chunk = self._types.AIMessageChunk(piece) if isinstance(piece, str) else piece
                 whole = chunk if whole is None else whole + chunk
                 yield _read(chunk)
         if whole is not None:
@@ -68,20 +101,44 @@ class LangChainModel(bridging.BridgedModel):
             default = "" if whole.response_metadata.get("model_provider") else "stop"
             yield self._end(bridging.make_chunk("", "", ()), whole, default)
 
-    def _prepare(self, request: ModelRequest) -> tuple[Any, list[Any], JSON]:
-        """Return the model with the tools bound, the messages, and the options of a call."""
-        model: Any = self._client
-        tools, wanted = getattr(request, "tools", ()), getattr(request, "tool_choice", "auto")
+    def _prepare(self, request: ModelRequest) -> tuple[Any, list[Any] | str, JSON]:
+        """Return the model with the tools bound, the messages or the text, and the options of a call."""
         # The package refuses a schema beside tools that are not strict.
-        body = self.prepare(request, has_schema=self._has_schemas and not tools)
+        native = self._has_schemas and not getattr(request, "tools", ())
+        chat = bridging.to_chat_with_schema(request, has_schema=native)
+        key = chat.tools, chat.tool_choice, chat.stop, chat.schema
+        bound = self._bound
+        if bound is None or bound.key != key:
+            # Most requests of a run differ in their messages alone.
+            self._bound = bound = self._bind(chat, key)
+        if isinstance(request, CompletionRequest):
+            return bound.model, mend_surrogates(request.prompt), {**bound.options}
+        return bound.model, self._history(chat, bound.form), {**bound.options}
+
+    def _bind(self, chat: ChatRequest, key: object) -> _Bound:
+        body = self.prepare(replace(chat, messages=_ANY), has_schema=True)
         options: JSON = {name: body[name] for name in ("stop", "response_format") if name in body}
-        history = [self._convert(one) for one in body["messages"]]
-        if not tools:
-            return model, history, options
-        # LangChain's own name for required calls is "any".
-        none = {"type": "none"} if "anthropic" in self.provider else "none"
-        chosen = {} if wanted == "auto" else {"tool_choice": {"required": "any", "none": none}.get(wanted, wanted)}
-        return model.bind_tools(body["tools"], **chosen), history, options
+        form, model = replace(CHAT_COMPLETIONS.form(self._sampling), provider=self._sampling.provider), self._client
+        if chat.tools:
+            form = replace(form, names=frozenset(one.name for one in chat.tools))
+            # LangChain's own name for required calls is "any".
+            none: Any = {"type": "none"} if "anthropic" in self.provider else "none"
+            wanted = {"auto": None, "required": "any", "none": none}.get(chat.tool_choice, chat.tool_choice)
+            model = model.bind_tools(body["tools"], **({} if wanted is None else {"tool_choice": wanted}))
+        return _Bound(key, model, options, form)
+
+    def _history(self, chat: ChatRequest, form: HistoryForm) -> list[Any]:
+        """Return the messages in LangChain's classes, of which each turn is converted once in a run."""
+        messages = distinct_calls(chat.messages, form)
+
+        def convert(part: Sequence[Message]) -> list[Any]:
+            # Without lone surrogates, which cannot be sent.
+            sent: list[JSON] = json.loads(to_json(CHAT_COMPLETIONS.write_messages(part, form)))
+            return [self._convert(one) for one in sent]
+
+        if type(messages) is Conversation and not form.alternates:
+            return messages.derive_items((self, form), convert)
+        return convert(messages)
 
     def _convert(self, sent: JSON) -> Any:
         own = bridging.restore(sent, lambda data: self._types.messages_from_dict([data])[0], _read)
@@ -106,6 +163,28 @@ class LangChainModel(bridging.BridgedModel):
         )
 
 
+def _read_plain(message: Any) -> ModelReply | None:
+    """Return the reply of a message that has a text and calls alone, as most have; `None` if there is more to read."""
+    meta, calls, used = message.response_metadata, message.tool_calls, to_object(message.usage_metadata)
+    reason = FINISH_REASONS.get(str(next((meta[name] for name in _REASONS if meta.get(name)), "stop")).lower())
+    if reason is None or message.invalid_tool_calls or any(message.additional_kwargs.values()):
+        return None
+    if not isinstance(message.content, str) or not (message.content or calls):
+        return None
+    # Servers may send one id for several calls, or a name with the marks of a template.
+    if len({one["id"] for one in calls if one["id"] and one["name"].isidentifier()}) < len(calls):
+        return None
+    details = to_object(used.get("input_token_details"))
+    counts = used.get("input_tokens"), used.get("output_tokens"), details.get("cache_read")
+    return ModelReply(
+        mend_surrogates(message.content),
+        tuple([ToolCall(one["id"], one["name"], json.dumps(one["args"])) for one in calls]),
+        Usage(*[count or 0 for count in counts]),
+        "tool_calls" if calls and reason == "stop" else reason,
+        str(meta.get("model_name") or meta.get("model") or ""),
+    )
+
+
 def _read(message: Any) -> JSON:
     """Return a message, or a piece of one, as a chunk."""
     thoughts = "".join([one.get("reasoning", "") for one in message.content_blocks if one["type"] == "reasoning"])
@@ -113,3 +192,9 @@ def _read(message: Any) -> JSON:
     found = getattr(message, "tool_call_chunks", None) or [*message.tool_calls, *message.invalid_tool_calls]
     calls = [(one.get("index"), one["id"], one["name"], one["args"]) for one in found]
     return bridging.make_chunk(str(message.text), thoughts, calls)
+
+
+@explain_calls("from_langchain", "from_langchain(chat_model)", {})
+def from_langchain(chat_model: Any, *, config: Mapping[str, Any] | None = None) -> LangChainModel:
+    """Return a `LangChainModel`, which calls a chat model of LangChain."""
+    return LangChainModel(chat_model, config=config)

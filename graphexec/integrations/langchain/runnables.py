@@ -1,23 +1,34 @@
-"""Agents of LangChain, as they are: runnables, and objects with `plan`.
+"""Agents of LangChain, as they are: runnables, and objects with `plan`; and executors as runnables.
 
-Nothing here imports LangChain: its classes are recognized by their attributes.
+Nothing here imports LangChain, but for `as_runnable`: its classes are recognized by their attributes.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import aclosing
+from contextlib import AbstractContextManager, aclosing
 from functools import partial
 from typing import Any, Protocol, TypeAlias, final
 
+from graphexec._arguments import NAME, Constraint, is_executor, validate
 from graphexec._mistakes import explain_calls
 from graphexec.actions import AgentFinish, AgentStep, Decision
 from graphexec.agents import Agent
 from graphexec.agents.agent import deciding_agent, reject_executor
 from graphexec.effects import CallAgent, Decided, Unreadable
 from graphexec.errors import AgentError, InputError, ParseError, format_value
+from graphexec.executor.executor import AgentExecutor
 from graphexec.executor.handlers import check_decision
+from graphexec.integrations.langchain.configs import (
+    Config,
+    ConfigLike,
+    add_outer_config,
+    make_config,
+    require_config,
+    use_config,
+)
 from graphexec.integrations.langchain.conversion import convert_decision, convert_error, restore_messages, text_of
 from graphexec.integrations.langchain.originals import restore_original
 from graphexec.kernel.effects import CallContext
@@ -25,6 +36,7 @@ from graphexec.kernel.surgery import same
 from graphexec.messages import ReplyDelta
 from graphexec.messages.observations import dump_observation, format_observation
 from graphexec.messages.stored import restore_value
+from graphexec.models.bridges.bridging import require
 from graphexec.runtime.calls import report, wait_for_capacity, wants_pieces
 from graphexec.runtime.handlers import Handler, iterate_unless_cancelled
 from graphexec.runtime.io import IO
@@ -57,12 +69,6 @@ class Planner(Protocol):
         """Return an action, a list of actions or a finish."""
 
 
-# LangChain's `RunnableConfig`: `callbacks`, `tags`, `metadata`, `configurable` and others, by name.
-Config: TypeAlias = Mapping[str, Any]
-
-# A config for every call, or a function that makes it from the call.
-ConfigLike: TypeAlias = Config | Callable[[CallContext[Any]], Config]
-
 # Any: an object of a library that is not a dependency, here and below.
 Method: TypeAlias = Callable[[dict[str, Any], Config], Any]
 
@@ -77,7 +83,7 @@ def runnable_agent(runnable: Runnable | Planner, *, config: ConfigLike | None = 
     streamed, as LangChain does it, and the tokens of its models are reported where a run asks for them; `with_retry()`
     has an effect only without `stream`. `config` is LangChain's config for each call (`callbacks`, `tags`,
     `configurable`), or a function that makes it from the call's `CallContext`; the ids of the run and of the call are
-    added to its `metadata`.
+    added to its `metadata`. LangChain's tools get it, too.
 
     Each call counts as a model call. An empty list is a parse error; any other value raises `AgentError`. If a run must
     stop and asks for a final answer, the input `conclude` is `True`. Raises `InputError` for another object, and for an
@@ -89,7 +95,7 @@ def runnable_agent(runnable: Runnable | Planner, *, config: ConfigLike | None = 
     if isinstance(given, type) or (plans and not hasattr(given, "plan") and not hasattr(given, "aplan")):
         raise InputError(f"the runnable is {format_value(given)}; give an object with invoke or plan, of LangChain")
     if config is not None and not callable(config):
-        _require_config(config)
+        require_config(config)
     # A runnable does not declare its inputs.
     keys: Any = getattr(given, "input_keys", ()) if plans else ()
     if plans:
@@ -99,7 +105,37 @@ def runnable_agent(runnable: Runnable | Planner, *, config: ConfigLike | None = 
         methods = {name: getattr(given, name, None) for name in names}
     adapt = _planning if plans else _configured
     forms = {name: adapt(method) for name, method in methods.items() if method is not None}
-    return deciding_agent(_make_handler(given, forms, config), kind="runnable", input_keys=tuple(map(str, keys)))
+    agent = deciding_agent(_make_handler(given, forms, config), kind="runnable", input_keys=tuple(map(str, keys)))
+    if config is None:
+        return agent
+
+    def around(call: CallContext[Any]) -> AbstractContextManager[object]:
+        return use_config(make_config(config, call))
+
+    return dataclasses.replace(agent, around_tools=around)
+
+
+# Any: LangChain is optional, so the class is not known here.
+@explain_calls("as_runnable", "as_runnable(executor)", {})
+def as_runnable(executor: AgentExecutor[Any], *, name: str = "AgentExecutor") -> Any:
+    """Return a runnable of LangChain that runs an executor: `prompt | as_runnable(executor) | parser`.
+
+    It returns what `executor.invoke` returns, and streams what `stream_chunks` yields. Messages of LangChain in the
+    inputs are converted. The callbacks, tags and metadata of its config reach LangChain's models, tools and agents in
+    the run, also in threads and tasks, as children of the runnable's own run; further arguments are options of the run,
+    such as `context`. A stopped run returns its text, as LangChain's executor does. A stored run that has to wait
+    raises `RunStoreError` with its questions. Raises `InputError` for another object, and if langchain-core (extra
+    `langchain`) is missing.
+    """
+    require("langchain_core", "langchain")
+    validate("as_runnable", ("executor", executor, _EXECUTOR), ("name", name, NAME))
+    # Imports LangChain.
+    from graphexec.integrations.langchain.executors import ExecutorRunnable
+
+    return ExecutorRunnable(executor, name)
+
+
+_EXECUTOR = Constraint("an AgentExecutor", is_executor)
 
 
 def _planning(plan: Callable[..., Any]) -> Method:
@@ -145,11 +181,12 @@ def _make_handler(runnable: Any, forms: Mapping[str, Method], config: ConfigLike
     invoke, ainvoke, stream, astream = map(forms.get, ("invoke", "ainvoke", "stream", "astream"))
 
     async def answer(effect: CallAgent, call: CallContext[Any], io: IO) -> Decided:
-        run, own = effect.run, _make_config(config, call)
+        run, own = effect.run, make_config(config, call)
         if wants_pieces():
             own["callbacks"] = _add_listener(own.get("callbacks"))
+        config_with_outer = add_outer_config(own)
         try:
-            chunks = await decide({**run.inputs, "intermediate_steps": [*map(_pair, run.steps)]}, own, io)
+            chunks = await decide({**run.inputs, "intermediate_steps": [*map(_pair, run.steps)]}, config_with_outer, io)
         except ValueError as error:
             unreadable = error if isinstance(error, ParseError) else convert_error(error)
             if unreadable is None:
@@ -210,26 +247,6 @@ def _pair(step: AgentStep) -> tuple[Any, Any]:
     if original.value is None:
         original.value = restore_original(original.data)
     return original.value, observation
-
-
-def _make_config(config: ConfigLike | None, call: CallContext[Any]) -> dict[str, Any]:
-    """Return the config of a call: the user's, and the ids of the run and of the call in its metadata.
-
-    Raises `InputError` if the function that makes the config returns anything else.
-    """
-    given = _require_config(config(call) if callable(config) else config or {})
-    ids = {"graphexec_run_id": call.run_id, "graphexec_call_id": str(call.id)}
-    return {**given, "metadata": {**ids, **(given.get("metadata") or {})}}
-
-
-def _require_config(config: Any) -> Config:
-    if not isinstance(config, Mapping):
-        raise InputError(
-            f"the config is {format_value(config)}; give a dict such as {{'callbacks': [...], 'tags': [...]}}, or a "
-            "function that returns one from the call's CallContext"
-        )
-    made: Config = config  # pyright: ignore[reportUnknownVariableType] - its user wrote it
-    return made
 
 
 def _list_chunks(stream: Method, inputs: dict[str, Any], config: Config) -> list[Any]:

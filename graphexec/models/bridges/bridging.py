@@ -14,7 +14,8 @@ from importlib import import_module
 from typing import Any
 
 from graphexec import errors
-from graphexec.messages import ModelReply, ModelRequest, SystemMessage
+from graphexec.messages import ChatRequest, ModelReply, ModelRequest, SystemMessage
+from graphexec.messages.turns import Conversation
 from graphexec.models.http.dialect import Sampling
 from graphexec.models.http.draft import Piece
 from graphexec.models.http.endpoint import Endpoint, Provider
@@ -31,9 +32,21 @@ from graphexec.runtime.threads import NotDone
 # The meanings of exceptions, by the ends of the names of their classes and of those of their causes, in this order.
 _TIMEOUTS, _CONNECTIONS = ("Timeout", "TimeoutError"), ("ConnectionError", "ConnectError", "TransportError")
 _UNREADABLE = ("UnexpectedModelBehavior", "ValidationError", "JSONDecodeError")
+_KEYS, _LIMITS = (
+    ("AuthenticationError", "PermissionDeniedError", "Unauthorized"),
+    ("RateLimitError", "ResourceExhausted"),
+)
+_REQUESTS = ("InvalidRequestError", "BadRequestError")
 _MEANINGS: tuple[tuple[tuple[str, ...], type[errors.ModelError], str], ...] = (
     (_TIMEOUTS, errors.ModelTimeoutError, "did not answer in time ({}); allow its client a longer timeout"),
     (_CONNECTIONS, errors.ModelConnectionError, "cannot be reached ({}); check its address and network"),
+    (_KEYS, errors.AuthenticationError, "refused its key ({}); check the key, and what it may be used for"),
+    (_LIMITS, errors.RateLimitError, "has too many requests ({}); wait, or make fewer calls"),
+    (("ContextOverflowError",), errors.ContextOverflowError, "cannot read so much ({}); shorten what it is sent"),
+    (("ModelNotFoundError",), errors.ModelNotFoundError, "is not there ({}); check its name and address"),
+    (("RefusalError",), errors.RefusalError, "refuses to answer ({}); ask in other words"),
+    (("ModelAPIError", "InternalServerError"), errors.ServerError, "failed ({}); try again later"),
+    (_REQUESTS, errors.BadRequestError, "does not take the request ({}); see what its library says of this error"),
     (_UNREADABLE, errors.InvalidReplyError, "sent a reply that cannot be read ({}); try again, or look at its library"),
     (("NotImplementedError",), errors.BadRequestError, "has no such calls ({}); use create_structured_agent"),
     (("",), errors.ModelError, "failed ({}); see what its library says of this error"),
@@ -76,8 +89,8 @@ class BridgedModel(ClosableModel):
         return f"{type(self).__name__}({self.name!r})"
 
     @abstractmethod
-    async def _ask(self, request: ModelRequest, timeout: float | None, io: IO, /) -> JSON:
-        """Return the whole reply as that of chat completions."""
+    async def _ask(self, request: ModelRequest, timeout: float | None, io: IO, /) -> JSON | ModelReply:
+        """Return the whole reply, or the one of chat completions to read it from."""
 
     @abstractmethod
     def _chunks(self, request: ModelRequest, timeout: float | None, io: IO, /) -> AsyncGenerator[JSON, None]:
@@ -89,6 +102,8 @@ class BridgedModel(ClosableModel):
             given = await call() if timeout is None else await io.within(call, timeout)
             if isinstance(given, NotDone):
                 raise TimeoutError  # noqa: TRY301 - it has the words of the library's own
+            if isinstance(given, ModelReply):
+                return given
             draft = ChatStream(self._endpoint, stop_strings(request))
             return _finish(draft.decode(json.dumps(given, default=str).encode()))
         except Exception as error:  # noqa: BLE001 - a library may raise any
@@ -135,16 +150,20 @@ class BridgedModel(ClosableModel):
         return kind(f"{endpoint} {words.format(f'{type(error).__name__}: {endpoint.quote(str(error))}')}")
 
     def prepare(self, request: ModelRequest, *, has_schema: bool) -> JSON:
-        """Return the body of a request for chat completions, with one system message, which is the first.
-
-        The schema of the reply is in that message, unless the library `has_schema` of its own.
-        """
-        chat = to_chat(request)
-        if chat.schema is not None and not has_schema:
-            shape = json.dumps(chat.schema, default=dict)
-            rule = SystemMessage(f"Reply only with JSON that follows this schema: {shape}")
-            chat = replace(chat, messages=[*chat.messages, rule], schema=None)
+        """Return the body of a request for chat completions, with one system message, which is the first."""
+        chat = to_chat_with_schema(request, has_schema=has_schema)
         return json.loads(write(CHAT_COMPLETIONS.encode(chat, self._sampling, stream=False)))  # type: ignore[no-any-return]
+
+
+def to_chat_with_schema(request: ModelRequest, *, has_schema: bool) -> ChatRequest:
+    """Return a request as one of chat, whose schema is in a system message unless the library `has_schema`."""
+    chat = to_chat(request)
+    if chat.schema is None or has_schema:
+        return chat
+    rule = SystemMessage(f"Reply only with JSON that follows this schema: {json.dumps(chat.schema, default=dict)}")
+    if type(chat.messages) is Conversation:
+        return replace(chat, messages=chat.messages.with_head(lambda head: (*head, rule)), schema=None)
+    return replace(chat, messages=[*chat.messages, rule], schema=None)
 
 
 # Any: messages of the library, here and below.

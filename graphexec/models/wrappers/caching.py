@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
-from graphexec._arguments import MODEL, PATH, STRING, has_methods, optional, validate
+from graphexec._arguments import MODEL, PATH, STRING, adapt, has_methods, optional, validate
 from graphexec.errors import InputError
 from graphexec.kernel.serialization import INVALID_DATA_ERRORS, format_json, load_as, parse_json, to_json_data
 from graphexec.messages import Model, ModelReply, Usage
@@ -118,6 +118,7 @@ def cached(model: Model, store: CacheStore | None = None, *, name: str = "") -> 
     If you pass a store, the `identity` of the model and the `name` distinguish its replies from those of other models;
     raises `InputError` if both are missing. A lookup takes time linear in the length of the conversation.
     """
+    model = adapt(model, "model")
     validate("cached", ("model", model, MODEL), ("store", store, optional(STORE, "a new one")), ("name", name, STRING))
     model_key = [name, identity(model)]
     if store is not None and not any(model_key):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import deque
 
-from graphexec._arguments import optional, validate, whole
+from graphexec._arguments import adapt, optional, validate, whole
 from graphexec.errors import InputError, TurnTimeoutError
 from graphexec.messages import Model, ModelReply
 from graphexec.models.http.attempts import REAL_TIME, Clock
@@ -26,6 +26,7 @@ def rate_limited(
     model's own retries are not counted; to count them, use `retrying(rate_limited(...))`. Raises `InputError` without a
     limit, and for a limit that is not a whole number above 0.
     """
+    model = adapt(model, "model")
     limits = (("per_second", per_second), ("per_minute", per_minute))
     if per_second is per_minute is None:
         raise InputError("rate_limited has no limit; pass per_second or per_minute")

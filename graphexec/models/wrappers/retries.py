@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import partial
 
 from graphexec import errors
-from graphexec._arguments import FACTOR, MODEL, SECONDS, SHARE, Constraint, validate, whole
+from graphexec._arguments import FACTOR, MODEL, SECONDS, SHARE, Constraint, adapt, validate, whole
 from graphexec.kernel.snapshot import add_note
 from graphexec.messages import Model, ModelReply
 from graphexec.models.http.attempts import REAL_TIME, RETRIES, Clock
@@ -41,6 +41,7 @@ def retrying(
     server have their own retries: give them `max_retries=0`. Raises `InputError` for fewer than one attempt, and for
     invalid waits.
     """
+    model = adapt(model, "model")
     validate(
         "retrying",
         ("attempts", attempts, whole(1, "a whole number, 1 or more: the first attempt counts")),
@@ -76,6 +77,7 @@ def with_fallbacks(
     stream falls back only before its first piece. A run begins if one of the models can be called, so a missing API key
     of the others is no error. Raises `InputError` without `others`, and for invalid models.
     """
+    model, others = adapt(model, "model"), tuple(adapt(each, "model") for each in others)
     validate("with_fallbacks", *(("model", each, _EACH) for each in (model, *others)), ("on", on, ERRORS))
     if not others:
         raise errors.InputError(f"with_fallbacks has only {model_name(model)}; pass the model to call if it fails, too")

@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeAlias
 
-from graphexec._arguments import FUNCTION, NAME, validate
+from graphexec._arguments import FUNCTION, NAME, adapt, validate
 from graphexec.errors import InputError, did_you_mean, format_value
 from graphexec.messages import Model, ModelReply, check_access
 from graphexec.models.http.attempts import REAL_TIME, Clock
@@ -34,6 +34,7 @@ def routed(choose: Choose, models: Mapping[str, Model], *, clock: Clock = REAL_T
     validate("routed", ("choose", choose, FUNCTION), *(("a name", name, NAME) for name in models))
     if not models:
         raise InputError("routed has no models; pass a dict of them by name")
+    models = {name: adapt(model, "model") for name, model in models.items()}
 
     async def flow(call: ModelCall) -> ModelReply:
         # Any: a user's function may return any value.

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeAlias, final
 
-from graphexec._arguments import MODEL, Constraint, number, optional, validate
+from graphexec._arguments import MODEL, Constraint, adapt, number, optional, validate
 from graphexec.errors import ModelError
 from graphexec.messages import (
     Model,
@@ -237,6 +237,7 @@ def priced(model: Model, price: Price) -> WrappedModel:
     Of several models with prices of their own, such as fallbacks, each is `priced` itself. The cost of a model that is
     not `priced` counts as zero, and a run with a `max_cost` rejects it. Raises `InputError` for an invalid price.
     """
+    model = adapt(model, "model")
     validate("priced", ("model", model, MODEL), ("price", price, _PRICE))
 
     async def flow(call: ModelCall) -> ModelReply:
