@@ -118,8 +118,8 @@ def _call_factory(reference: str, factory: Callable[..., Any]) -> object:
     # Other commands do not need it.
     import asyncio
 
-    needed = [one for one in inspect.signature(factory).parameters.values() if one.default is one.empty]
-    needed = [one.name for one in needed if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)]
+    parameters = [one for one in inspect.signature(factory).parameters.values() if one.default is one.empty]
+    needed = [one.name for one in parameters if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)]
     if len(needed) > 1 or needed == ["runtime"]:
         names = " and ".join(needed)
         raise UsageError(f"{reference} is a function that needs {names}; name one that needs its config alone")

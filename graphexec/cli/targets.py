@@ -142,9 +142,10 @@ class DeclaredTarget:
         # Any: each module takes graphs of its library.
         check: Any = importlib.import_module(self.reader).check
         try:
-            return check(self.value, self.name, max_rounds=max_rounds)
+            judgement: Judgement = check(self.value, self.name, max_rounds=max_rounds)
         except InputError as error:
             raise UsageError(f"{self.name} cannot be read: {error}") from error
+        return judgement
 
 
 AnyTarget: TypeAlias = Target | DeclaredTarget

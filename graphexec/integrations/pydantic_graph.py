@@ -7,7 +7,7 @@ is read here holds for runs that keep to their annotations.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, TypeAlias
 
 from pydantic_graph import Decision, Fork, Graph
 from pydantic_graph.paths import DestinationMarker
@@ -18,14 +18,16 @@ from graphexec.integrations.declared.declared import END, DeclaredGraph
 from graphexec.integrations.declared.judging import Judgement, judge
 from graphexec.verify.reports.subject import SourceLocation, place_of
 
+# Graphs of any states, dependencies and values. mypy does not see the parameters of the class.
+AnyGraph: TypeAlias = Graph[Any, Any, Any, Any]  # type: ignore[type-arg]
 
-# Any, here and below: graphs of any states, dependencies and values.
-def check(graph: Graph[Any, Any, Any, Any], name: str | None = None, *, max_rounds: int | None = None) -> Judgement:
+
+def check(graph: AnyGraph, name: str | None = None, *, max_rounds: int | None = None) -> Judgement:
     """Say which loops of a graph nothing bounds. Raises `InputError` for what is not a built graph."""
     return judge(load(graph, name), max_rounds=max_rounds)
 
 
-def load(graph: Graph[Any, Any, Any, Any], name: str | None = None) -> DeclaredGraph:
+def load(graph: AnyGraph, name: str | None = None) -> DeclaredGraph:
     """Return a graph as it is declared: its steps, nodes and joins. Decisions and forks are edges here.
 
     Raises `InputError` for what is not a built graph.
@@ -44,7 +46,7 @@ def _is_passed(node: object) -> bool:
     return isinstance(node, (Decision, Fork))
 
 
-def _following(graph: Graph[Any, Any, Any, Any], key: Any) -> Iterator[str]:
+def _following(graph: AnyGraph, key: Any) -> Iterator[str]:
     """Yield the nodes that may follow, through decisions and forks. Of an empty list, a fork goes to its join."""
     open_keys = [key]
     for one in open_keys:

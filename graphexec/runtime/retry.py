@@ -7,12 +7,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias, cast, final
 
-from graphexec import errors
 from graphexec._arguments import Constraint
+from graphexec.errors import ModelConnectionError, ModelTimeoutError, RateLimitError, ServerError
 
 # The failures of a model that may pass.
 TRANSIENT_ERRORS: tuple[type[Exception], ...] = (
-    *(errors.RateLimitError, errors.ServerError, errors.ModelConnectionError, errors.ModelTimeoutError),
+    RateLimitError,
+    ServerError,
+    ModelConnectionError,
+    ModelTimeoutError,
 )
 # Which errors: classes, or a function that tells.
 ErrorTest: TypeAlias = Sequence[type[Exception]] | Callable[[Exception], bool]

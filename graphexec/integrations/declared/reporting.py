@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from itertools import pairwise, product
+from typing import Literal
 
 from graphexec.draw.model.picture import Arrow, Box, Mark, Picture
 from graphexec.integrations.declared.declared import END, START
@@ -84,7 +85,8 @@ def findings_in(judgement: Judgement, max_rounds: int | None = None) -> Iterator
 
 def _loop_findings(judgement: Judgement, max_rounds: int | None, path: str) -> Iterator[Finding]:
     graph, own, remedy = judgement.graph, judgement.own, ", or ".join(judgement.remedies)
-    longest, rounds, severity = judgement.longest, judgement.rounds, "error"
+    longest, rounds = judgement.longest, judgement.rounds
+    severity: Literal["error", "warning"] = "error"
     if longest is not None and graph.limit is not None and longest >= graph.limit:
         fact = f"a run may take {longest:,} steps, and {format_limit(graph)} stops it before"
         yield Finding("GX043", "error", None, None, fact, remedy)

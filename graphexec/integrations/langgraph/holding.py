@@ -49,7 +49,8 @@ def held(compiled: CompiledT) -> CompiledT:
     declared = load(graph)
     if not hasattr(graph, "builder"):
         raise InputError("held() takes a compiled graph; pass builder.compile()")
-    return _hold(graph, declared)
+    copy: CompiledT = _hold(graph, declared)
+    return copy
 
 
 # Any, here, above and below: LangGraph's classes of nodes and of their writers are not public.
