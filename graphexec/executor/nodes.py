@@ -202,7 +202,8 @@ def check_return_direct(observed: Observed, policies: Policies) -> Ready | Agent
     With `return_direct="any"`, several tools may have been called: the last return-direct result is the answer.
     """
     results = observed.results
-    run = add_steps(observed)
+    # As `add_steps` does, which would be a call at each step.
+    run = observed.run.with_steps(tuple(starmap(make_step, zip(observed.actions, results, strict=True))))
     answer: ToolResult | None = None
     for result in results:
         if result.return_direct:
