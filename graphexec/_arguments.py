@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from importlib import import_module
@@ -114,6 +115,13 @@ VARIABLE = Constraint(
 )
 DESCRIPTION = Constraint("a string that describes the tool to a model", NAME.fits)
 FUNCTION = Constraint("a function", callable)
+# A coroutine, which an async def returns, is true, and no string.
+PLAIN_FUNCTION = Constraint(
+    "a function (def)", lambda value: callable(value) and not inspect.iscoroutinefunction(value)
+)
+TEXT = Constraint(
+    "a string, or a function (def) that returns one", lambda value: STRING.fits(value) or PLAIN_FUNCTION.fits(value)
+)
 FLAG = Constraint("True or False", lambda value: isinstance(value, bool))
 SECONDS = number("seconds, 0 or more")
 TIMEOUT = number("seconds above 0", positive=True)

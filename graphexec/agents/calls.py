@@ -58,7 +58,7 @@ class CallRules:
 
     `lookup` says how the names of tools are compared: `exact`, or without regard to case. `max_tool_input` limits the
     characters of arguments, for tools without a limit of their own. `gates` are the names of the tools that each piece
-    gates, by the name of the piece.
+    gates or limits, by the name of the piece; none for a limit on all.
     """
 
     agent: Agent

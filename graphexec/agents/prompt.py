@@ -33,7 +33,11 @@ class Template:
         """Return the text with every variable replaced by its value.
 
         Messages are written as a transcript in which the agent is called `ai`; an empty list becomes an empty string.
+        Raises `InputError` for a variable without a value.
         """
+        if missing := [name for name in self.variables if name not in values]:
+            known = ", ".join(f"{{{name}}}" for name in values)
+            raise InputError(f"a template has {{{missing[0]}}}, but there is only {known}", missing=missing)
         return "".join(
             [text if name is None else f"{text}{_format_value(values[name], ai)}" for text, name in self.parts]
         )

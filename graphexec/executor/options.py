@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast, get_args
 
-from graphexec._arguments import MODEL, Constraint, adapt, has_methods, is_executor
+from graphexec._arguments import MODEL, PLAIN_FUNCTION, Constraint, adapt, has_methods, is_executor
 from graphexec.actions import AgentAction, AgentStep, Steps
 from graphexec.agents import Agent
 from graphexec.errors import InputError, ParseError, an, format_value
@@ -28,18 +27,14 @@ EarlyStopping: TypeAlias = Literal["force", "generate"]
 AgentKind: TypeAlias = Literal["tool_calling", "structured", "react"]
 
 
-def _is_function(value: object) -> bool:
-    return callable(value) and not inspect.iscoroutinefunction(value)
-
-
 EARLY_STOPPING = Constraint("'force' or 'generate'", lambda value: value in get_args(EarlyStopping))
 PARSE_POLICY = Constraint(
     "True, False, a string, or a function (def) of the error",
-    lambda value: isinstance(value, (bool, str)) or _is_function(value),
+    lambda value: isinstance(value, (bool, str)) or PLAIN_FUNCTION.fits(value),
 )
 TRIM = Constraint(
     "the number of steps to show, or a function (def) of the steps",
-    lambda value: isinstance(value, int) or _is_function(value),
+    lambda value: isinstance(value, int) or PLAIN_FUNCTION.fits(value),
 )
 RETURN_DIRECT = Constraint("'single' or 'any'", lambda value: value in get_args(ReturnDirect))
 MEMORY = has_methods("a memory, for example BufferMemory()", "load", "save", "aload", "asave")

@@ -124,7 +124,8 @@ class Setup:
     @cached_property
     def _rules(self) -> CallRules:
         names = {*(piece.name for piece in self.pieces), *(one.group for one in self.changed or ())}
-        gates = {piece.name: piece.tool_names for piece in self.pieces if piece.gates}
+        deciding = [piece for piece in self.pieces if piece.limits or (piece.gates and piece.tool_names)]
+        gates = {piece.name: piece.tool_names for piece in deciding}
         return CallRules(self.agent_with_tools, self.offered, names, self.lookup, self.max_tool_input, gates)
 
     @cached_property

@@ -9,11 +9,13 @@ import hashlib
 import ipaddress
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Literal, TypeAlias, get_args
+from functools import partial
+from typing import Any, Literal, TypeAlias, get_args
 
-from graphexec._arguments import Constraint, validate, validate_each
+from graphexec._arguments import PLAIN_FUNCTION, Constraint, validate, validate_each
 from graphexec._parsing import compile_lazily
 from graphexec.errors import InputError, format_value
+from graphexec.kernel.meters import is_whole
 
 # Returns the start and the end of each match in a text.
 Finder: TypeAlias = Callable[[str], Iterable[tuple[int, int]]]
@@ -248,8 +250,25 @@ def _to_finder(name: object, pattern: AnyPattern) -> Finder:
             raise InputError(f"redact_pii: the pattern {name} matches the empty string; let it match a character")
         finditer = pattern.finditer
         return lambda text: [match.span() for match in finditer(text)]
-    if not callable(pattern):
+    if not PLAIN_FUNCTION.fits(pattern):
         raise InputError(
             f"redact_pii: the pattern {name} is {format_value(pattern)}; give a regular expression or a function"
         )
-    return pattern
+    return partial(_find_checked, name, pattern)
+
+
+def _find_checked(name: str, finder: Finder, text: str) -> list[tuple[int, int]]:
+    # Any: a detector of another library returns other values.
+    returned: Any = finder(text)
+    spans: list[Any] = [*returned] if isinstance(returned, Iterable) else [returned]
+    validate(f"redact_pii: the pattern {name}", *(("a match", span, _SPAN) for span in spans))
+    return spans
+
+
+def _is_span(value: object) -> bool:
+    # Any: its items are checked here.
+    pair: Any = value
+    return isinstance(value, (tuple, list)) and [is_whole(one) and one >= 0 for one in pair] == [True, True]
+
+
+_SPAN = Constraint("the start and the end, as in (0, 3)", _is_span)

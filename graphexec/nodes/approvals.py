@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeAlias, final, get_args
 
 from pydantic import ConfigDict
 
-from graphexec._arguments import FUNCTION, NAME, STRING, Constraint, optional, validate
+from graphexec._arguments import NAME, PLAIN_FUNCTION, STRING, TEXT, Constraint, optional, validate
 from graphexec.actions import AgentAction, ToolInput
 from graphexec.agents.calls import CallRules
 from graphexec.effects import CallTool, ToolResult
@@ -133,14 +133,14 @@ def approve_tools(
     approval of their own for the same tools, without which they are refused. An edit changes the call, also in the
     message that the model is shown; a call that stands twice in a reply is one call under the rule `no_repeats`, and
     both places are edited. An edit that calls another tool of the piece is asked about with the decisions for that
-    tool; a tool that another piece gates is refused. If a decision is not allowed, or the arguments do not fit the
-    tool, the person is asked again; after three times the call counts as rejected.
+    tool; a tool that another piece gates or limits is refused. If a decision is not allowed, or the arguments do not
+    fit the tool, the person is asked again; after three times the call counts as rejected.
 
     It adds one transition for each decision of the agent that calls tools, and no model call. Raises `InputError` for
     an unknown decision, and the executor raises it for a tool that it does not have.
     """
-    validate("approve_tools", ("when", when, optional(FUNCTION)), ("name", name, NAME))
-    validate("approve_tools", ("description", description, STRING if isinstance(description, str) else FUNCTION))
+    validate("approve_tools", ("when", when, optional(PLAIN_FUNCTION)), ("name", name, NAME))
+    validate("approve_tools", ("description", description, TEXT))
     gates = _read_gates(tools)
 
     def make_call(action: AgentAction, rules: CallRules) -> ReviewCall | None:
@@ -149,6 +149,7 @@ def approve_tools(
         if allowed is None or not (when is None or when(action)):
             return None
         text = description if isinstance(description, str) else description(action)
+        validate(name, ("the description", text, STRING))
         return ReviewCall(action.tool, action.tool_input, allowed, action.log, name, description=text)
 
     @node(name=name)
@@ -206,12 +207,15 @@ def _find_problem(review: Review, call: ReviewCall, action: AgentAction, rules: 
         return f"{review.decision} is not allowed for {call.tool}; choose {' or '.join(call.allowed)}"
     if review.arguments is None:
         return ""
+    fits = rules.make_unmade_result(action) is None
     action = dataclasses.replace(action, tool=review.tool or action.tool)
     tool = rules.find_tool(action)
     if tool is None:
         return describe_unknown(action.tool, rules.tools) if review.tool else ""
-    others = [gate for gate, names in rules.gates.items() if gate != call.by and tool.name in names]
-    if others and not rules.calls(action, call.tool):
+    # They have decided about the call as it was.
+    known = fits and rules.calls(action, call.tool)
+    gates = [(gate, names) for gate, names in rules.gates.items() if gate != call.by]
+    if others := [gate for gate, names in gates if not (known if tool.name in names else fits or names)]:
         return f"{others[0]} decides about calls of {tool.name}; reject this one, so that the model makes the other"
     try:
         tool.read(review.arguments)

@@ -8,15 +8,17 @@ from functools import partial
 from typing import Any
 
 from graphexec._arguments import NAME, has_methods, optional, validate, whole
+from graphexec.actions import StoppedResponse
 from graphexec.agents.calls import CallRules
 from graphexec.errors import CallLimitError, InputError
+from graphexec.executor.nodes import end_stopped
 from graphexec.executor.outcomes import Acted, Ready, Stopped
 from graphexec.executor.plugging import Piece
 from graphexec.kernel.effects import Asks, CallContext, Effect, ask, ask_all
 from graphexec.kernel.meters import Exhausted
 from graphexec.kernel.node import Node, node
 from graphexec.memory import CallCounter
-from graphexec.nodes.tool_calls import ALL, ON_LIMIT, OnLimit, calls_tool, refuse
+from graphexec.nodes.tool_calls import ALL, ON_LIMIT, OnLimit, find_calls, refuse
 from graphexec.runtime.calls import scope_of
 from graphexec.runtime.handlers import Handler
 from graphexec.runtime.io import IO
@@ -42,7 +44,10 @@ class _Counting:
     async def __call__(self, effect: CountCalls, call: CallContext[Any], io: IO) -> int:
         key = "" if scope_of(call).log is None else str(call.id)
         counting = partial(self.history.count_calls, effect.name, effect.wanted, effect.limit, key)
-        return counting() if getattr(self.history, "instant", False) else await io.call(counting)
+        counted = counting() if getattr(self.history, "instant", False) else await io.call(counting)
+        # A coroutine, which an async method returns, is true.
+        validate("limit_conversation", ("the count of its history", counted, whole(0)))
+        return counted
 
 
 def limit_conversation(
@@ -73,6 +78,7 @@ def limit_conversation(
         "limit_conversation",
         ("history", history, _COUNTER),
         ("model_calls", model_calls, optional(whole(0), "no limit")),
+        *(("a tool", tool, NAME) for tool in limits if tool),
         *((f"tool_calls[{tool!r}]" if tool else "tool_calls", one, whole(0)) for tool, one in limits.items()),
         ("on_limit", on_limit, ON_LIMIT),
         ("name", name, NAME),
@@ -81,7 +87,7 @@ def limit_conversation(
         raise InputError("limit_conversation has no limit; pass model_calls or tool_calls")
 
     @node(name=f"{name}_model", asks=1)
-    def count_decision(ready: Ready) -> Asks[CountCalls, Ready | Stopped]:
+    def count_decision(ready: Ready) -> Asks[CountCalls, Ready | StoppedResponse]:
         """Count the next decision, or stop the run."""
         assert model_calls is not None, "the piece has the node only with this limit"
         if (yield from ask(CountCalls("model_calls", 1, model_calls))):
@@ -89,15 +95,15 @@ def limit_conversation(
         limit = Exhausted("conversation_model_calls", model_calls, model_calls)
         if on_limit == "error":
             raise CallLimitError(f"{limit}; allow more, or clear the history", limit=limit.limit, value=limit.value)
-        return Stopped(ready.run, limit)
+        # At once: no model is asked for a last word, which would be one more call in each run.
+        return end_stopped(Stopped(ready.run, limit))
 
     @node(name=name, asks=(0, max(1, len(limits))))
     def count_tools(acted: Acted, rules: CallRules) -> Asks[CountCalls, Acted | Stopped]:
         """Count the calls of a reply, and answer those of a tool that has been called often enough."""
-        valid = [one for one in acted.open if rules.make_unmade_result(acted.actions[one]) is None]
         asked: dict[str, list[int]] = {}
         for tool in limits:
-            if places := [place for place in valid if calls_tool(rules, acted.actions[place], tool or None)]:
+            if places := find_calls(acted, rules, tool or None):
                 asked[tool] = places
         counting = [CountCalls(f"tool {one}" if one else ALL, len(asked[one]), limits[one]) for one in asked]
         counted = yield from ask_all(counting)
@@ -115,4 +121,5 @@ def limit_conversation(
     raises = (CallLimitError,) if on_limit == "error" else ()
     made = tuple(replace(one, raises=raises) for one in nodes)
     names = tuple(tool for tool in limits if tool)
-    return Piece(name, made, tool_names=names, handlers={CountCalls: Handler(_Counting(history))})
+    counting = Handler(_Counting(history))
+    return Piece(name, made, tool_names=names, handlers={CountCalls: counting}, limits=bool(limits))

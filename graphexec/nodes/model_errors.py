@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
 
-from graphexec._arguments import NAME, Constraint, validate
+from graphexec._arguments import NAME, TEXT, validate
 from graphexec.actions import Refusal, StoppedResponse
 from graphexec.errors import InputError, ModelError, RefusalError, described, format_value
 from graphexec.executor.outcomes import Replied
@@ -15,11 +14,6 @@ from graphexec.executor.streams import passing
 from graphexec.kernel.node import node
 from graphexec.messages import ModelReply
 from graphexec.runtime.retry import ERRORS, TRANSIENT_ERRORS, ErrorTest, to_predicate
-
-_MESSAGE = Constraint(
-    "a string, or a function (def) from the text of an error to a string",
-    lambda one: isinstance(one, str) or (callable(one) and not inspect.iscoroutinefunction(one)),
-)
 
 
 def catch_errors(
@@ -45,7 +39,7 @@ def catch_errors(
     """
     validate(
         "catch_errors",
-        ("message", message, _MESSAGE),
+        ("message", message, TEXT),
         ("on", on, ERRORS),
         ("name", name, NAME),
     )

@@ -76,7 +76,7 @@ def limit_tool(tool: str | None, calls: int, *, on_limit: OnLimit = "continue", 
         """Answer the calls of a tool that has been called often enough."""
         made = [step.action for step in acted.run.steps if step.status not in NOT_MADE]
         count = sum(calls_tool(rules, action, tool) for action in made)
-        places = [place for place in acted.open if calls_tool(rules, acted.actions[place], tool)]
+        places = find_calls(acted, rules, tool)
         over = places[max(0, calls - count) :]
         return refuse(acted, over, tool, Exhausted(label, calls, min(count, calls), len(places)), on_limit, "a run")
 
@@ -85,12 +85,21 @@ def limit_tool(tool: str | None, calls: int, *, on_limit: OnLimit = "continue", 
     if on_limit == "error":
         limiting = dataclasses.replace(limiting, raises=(CallLimitError,))
     names, limits = ((tool,), {tool: calls}) if tool else ((), {})
-    return Piece(name, (limiting,), tool_names=names, tool_limits=limits)
+    return Piece(name, (limiting,), tool_names=names, tool_limits=limits, limits=True)
 
 
 def calls_tool(rules: CallRules, action: AgentAction, tool: str | None) -> bool:
     """Return whether an action calls the tool of this name; without one, whether it calls any tool that there is."""
     return rules.find_tool(action) is not None if tool is None else rules.calls(action, tool)
+
+
+def find_calls(acted: Acted, rules: CallRules, tool: str | None) -> list[int]:
+    """Return the places of the open calls of a tool, or of any, whose arguments fit; others are not made."""
+    return [
+        place
+        for place in acted.open
+        if calls_tool(rules, action := acted.actions[place], tool) and rules.make_unmade_result(action) is None
+    ]
 
 
 def refuse(
@@ -245,6 +254,7 @@ def emulate_tools(
     chosen = None if names is None else validate_each("emulate_tools: names", names, str, "names of tools")
     validate("emulate_tools", ("most", most, whole(1)), ("name", name, NAME))
     template = parse_template(prompt, required=("tool",))
+    template.render(dict.fromkeys(("tool", "description", "arguments"), ""))
     # A class of its own for each piece: another one may have another model.
     kind: type[AskEmulator] = type("AskEmulator", (AskEmulator,), {"__slots__": (), "__module__": __name__})
 

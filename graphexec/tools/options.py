@@ -131,7 +131,7 @@ def read_options(owner: str, options: ToolOptions) -> dict[str, Any]:
     )
     # The examples are compared with the tool when it is made: `check_examples`.
     if given and not times:
-        raise ToolDefinitionError(f"{owner} has {' and '.join(given)} but no retries; add retries=2, say")
+        raise ToolDefinitionError(f"{owner} has {' and '.join(given)} without retries; pass retries=2, say, beside it")
     return fields | ({"retry": _make_retry_policy(times, **given)} if "retries" in options else {})
 
 
@@ -140,7 +140,7 @@ def _make_retry_policy(
     retry_on: type[Exception] | tuple[type[Exception], ...] | Callable[[Exception], bool] = Exception,
     retry_wait: float = 0.0,
     retry_factor: float = 2.0,
-    retry_longest_wait: float = LONGEST_WAIT,
+    retry_longest_wait: float | None = None,
     retry_jitter: float = 0.0,
 ) -> RetryPolicy | None:
     if not times:
@@ -153,7 +153,7 @@ def _make_retry_policy(
             isinstance(raised, ToolRaisedError) and isinstance(raised.error, Exception) and may_help(raised.error)
         ),
         first_wait=retry_wait,
-        longest_wait=max(retry_wait, retry_longest_wait),
+        longest_wait=max(retry_wait, LONGEST_WAIT) if retry_longest_wait is None else retry_longest_wait,
         factor=retry_factor,
         jitter=retry_jitter,
     )

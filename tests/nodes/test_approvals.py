@@ -480,3 +480,18 @@ def test_approval_dominates_every_call_of_a_tool(others: tuple[Plugged, ...]) ->
 def test_invalid_gates_and_reviews_are_refused(make: Callable[..., Any], arguments: Any, fact: str) -> None:
     with pytest.raises(gx.InputError, match=fact):
         Scene(nodes=(make(*arguments),))
+
+
+async def never_awaited(_: object) -> Any:
+    """A function that a gate cannot wait for."""
+
+
+@cases(
+    ("options", "fact"),
+    ({"when": never_awaited}, r"when=<function never_awaited.*; give a function \(def\)"),
+    ({"description": never_awaited}, r"description=<.*; give a string, or a function \(def\)"),
+    ({"description": lambda _: 5}, "has the description=5; give a string"),  # type: ignore[misc]
+)
+def test_functions_of_a_gate_are_plain(options: dict[str, Any], fact: str) -> None:
+    with pytest.raises(gx.InputError, match=fact):
+        Scene(call("delete", path="a"), nodes=(approve_tools({"delete": ["approve"]}, **options),)).executor.run("hi")

@@ -383,6 +383,8 @@ class TestCritic:
         result, requests = run([critic(model=reviewer, prompt="Right? {answer} {input}")], ["a", "b"])
         assert (result.output, len(requests)) == ("b", 2)
         assert [text_of(one) for one in reviewer.requests] == ["Right? a q", "Right? b q"]
+        with pytest.raises(gx.InputError, match=r"has \{user\}, but there is only \{input\}, \{task\}, "):
+            run([critic(prompt="{answer} {user}")], ["a"])
 
     def test_result_of_a_direct_tool_is_not_reviewed(self) -> None:
         tools = [dataclasses.replace(one, return_direct=True) for one in make_tools()]

@@ -97,6 +97,13 @@ def test_calls_that_are_not_made_count_nothing() -> None:
     assert asyncio.run(scene.executor.arun("hi")).reason == "finished"
 
 
+def test_spent_conversation_asks_for_no_last_word() -> None:
+    limits = limit_conversation(MemoryHistory(), model_calls=1)
+    scene = Scene(*script("search a"), nodes=(limits,), early_stopping_method="generate")
+    assert [scene.executor.run("hi").reason for _ in range(3)] == ["conversation_model_calls"] * 3
+    assert len(scene.model.requests) == 1
+
+
 class Dying(BaseException):
     """The process ends here."""
 
@@ -130,10 +137,26 @@ def test_stored_run_counts_each_call_once(tmp_path: Path) -> None:
     assert history.counts == 4
 
 
+class AwaitedHistory:
+    """A history whose method is async, which a limit cannot wait for."""
+
+    async def count_calls(self, name: str, wanted: int, limit: int, key: str = "") -> int:
+        raise AssertionError("nobody awaits it")
+
+
+@pytest.mark.filterwarnings("ignore:coroutine .* was never awaited")
+def test_history_that_counts_nothing_is_refused() -> None:
+    # Any: type checkers refuse it.
+    awaited: Any = AwaitedHistory()
+    with pytest.raises(InputError, match="the count of its history=<coroutine"):
+        Scene(nodes=(limit_conversation(awaited, model_calls=1),)).run()
+
+
 @cases(
     ("arguments", "text"),
     ({"model_calls": -1}, "model_calls=-1; give a whole number"),
     ({"tool_calls": {"search": "x"}}, r"tool_calls\['search'\]='x'"),
+    ({"tool_calls": {1: 1}}, "a tool=1; give a name"),
     ({"tool_calls": 1, "on_limit": "stop"}, "on_limit='stop'; give 'continue', 'end' or 'error'"),
     ({}, "has no limit; pass model_calls or tool_calls"),
 )

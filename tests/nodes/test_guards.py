@@ -1,7 +1,7 @@
 """Guards and privacy: what no model reads, no tool is called with, and nobody is given."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -365,6 +365,11 @@ class TestBothWays:
         assert scene.called == [given]
 
 
+def finding(matches: Any) -> Callable[[str], Any]:
+    """Return a detector with these matches."""
+    return lambda _: matches
+
+
 class TestPatterns:
     @cases(
         ("text", "kinds"),
@@ -399,10 +404,14 @@ class TestPatterns:
         ({"BADGE": "("}, "the pattern BADGE is invalid"),
         ({"BADGE": "x*"}, "matches the empty string"),
         ({"badge": "x"}, "name it in capitals"),
+        ({"BADGE": await_pins}, "give a regular expression or a function"),
+        ({"BADGE": finding(None)}, "the pattern BADGE has a match=None; give the start and the end"),
+        ({"BADGE": finding([(-1, 2)])}, r"a match=\(-1, 2\)"),
+        ({"BADGE": finding([{"start": 0, "end": 3}])}, "a match={'start': 0, 'end': 3}"),
     )
     def test_wrong_patterns_are_refused(self, patterns: Any, text: str) -> None:
         with pytest.raises(InputError, match=text):
-            redact_pii(patterns)
+            gx.create_agent(ScriptedModel(["a"]), kind="react", nodes=[redact_pii(patterns)]).run("hello")
 
     @cases(
         ("strategy", "text"),

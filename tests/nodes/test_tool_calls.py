@@ -12,16 +12,27 @@ import graphexec as gx
 from graphexec import errors, messages, models, nodes, verify
 from graphexec.errors import CallLimitError, ServerError
 from graphexec.executor import Ready
+from graphexec.memory import MemoryHistory
 from graphexec.messages import AssistantMessage, ModelReply, ToolCall, ToolMessage
 from graphexec.messages.observations import Excerpt
 from graphexec.models import ScriptedModel
 from graphexec.models.scripted import ScriptedReply
-from graphexec.nodes import Piece, Plugged, Review, approve_tools, ask_user, cache_tools, emulate_tools, limit_tool
+from graphexec.nodes import (
+    Piece,
+    Plugged,
+    Review,
+    approve_tools,
+    ask_user,
+    cache_tools,
+    emulate_tools,
+    limit_conversation,
+    limit_tool,
+)
 from graphexec.nodes.tool_calls import REPEATS, ROUND, WARNING, count_repeats
 from tests.drivers import limit_of
 from tests.executor.actors import act, answer, echo, make_react, prompt, run_executor, scripted
 from tests.executor.actors import messages as messages_of
-from tests.nodes.shelf import pause, proof_of
+from tests.nodes.shelf import calls, pause, proof_of
 from tests.parameters import cases, examples
 
 
@@ -94,11 +105,26 @@ def test_calls_are_answered(replies: str, nodes: list[Piece], steps: list[str], 
 REJECT = approve_tools({"ask_user": ["reject"]}, reviewer=lambda _: Review("reject"))
 
 
+def edit_with(tool: str, **options: Any) -> list[Piece]:
+    """Return a limit with these options before the edits of calls of `read` into those of a tool."""
+    review = Review("edit", arguments={"word": "a"}, tool=tool)
+    limit = limit_conversation(MemoryHistory(), **options)
+    return [limit, approve_tools({"read": ["edit"]}, reviewer=lambda _: review)]
+
+
 @cases(
     ("replies", "nodes", "statuses"),
     (script("search a, search b, search c"), [limit_tool("search", 2)], "ok ok rejected"),
     ([ToolCall("1", "search", "{}"), *script("search broken; search a")], [ONE], "bad_arguments error rejected"),
+    ([calls(("search", "{}"), ("search", '{"word": "a"}'))], [ONE], "bad_arguments ok"),
     (script("search a, read b"), [ONE, limit_tool("read", 0, name="limit_read")], "ok rejected"),
+    # A person's edit is no way round a limit, also if the call could not be made before.
+    (script("read a"), edit_with("search", tool_calls={"search": 0}), "rejected"),
+    (script("read a"), edit_with("search", tool_calls=1), "ok"),
+    ([calls(("read", "{}"))], edit_with("search", tool_calls=1), "rejected"),
+    ([calls(("read", "{}"))], edit_with("read", tool_calls={"read": 1}), "rejected"),
+    ([calls(("read", "{}"))], edit_with("search", tool_calls={"read": 0}), "ok"),
+    ([calls(("read", "{}"))], edit_with("search", model_calls=9), "ok"),
     # An approval comes before the question.
     (script("ask_user Which?"), [ask_user(never_asked), REJECT], "rejected"),
 )
@@ -207,6 +233,7 @@ def test_person_is_not_asked_about_refused_calls(order: int) -> None:
     (lambda: Scene(nodes=(limit_tool("serch", 1),)), r"limit_tool names the tool serch, .* did you mean search\?"),
     (cache_tools, "cache_tools has no tools; name those"),
     (lambda: limit_tool("search", 1, on_limit="stop"), "on_limit='stop'; give 'continue', 'end' or 'error'"),  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    (lambda: emulate_tools("local", prompt="{tool} of {user}"), r"has \{user\}, but there is only \{tool\}, "),
     (lambda: emulate_tools("local", names="search"), "names is 'search'; give a list of names"),
     (lambda: Scene(nodes=(emulate_tools(ScriptedModel([]), names=["serch"]),)), "names the tool serch"),
 )

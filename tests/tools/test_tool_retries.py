@@ -126,6 +126,8 @@ def test_retry_progress_is_readable(report: ToolRetried, text: str) -> None:
     ({"retry_wait": 8}, [8, 16, 32, *[LONGEST_WAIT] * 4]),
     ({"retry_wait": 100}, [100, 100]),
     ({"retry_wait": 2, "retry_factor": 10, "retry_longest_wait": 150}, [2, 20, 150, 150]),
+    ({"retry_wait": 8, "retry_longest_wait": 3}, [3, 3]),
+    ({"retry_wait": 90}, [90, 90]),
     ({"retry_wait": 2, "retry_factor": 1}, [2, 2, 2]),
 )
 def test_waits_grow_up_to_a_minute_or_the_first(options: dict[str, Any], waits: list[float]) -> None:
@@ -281,7 +283,7 @@ def test_error_of_a_tool_is_garbage_collected(how: How, kind: str, failures: int
     ({"retries": 1, "retry_factor": 11}, "retry_factor=11; give a number from 1"),
     ({"retries": 1, "retry_jitter": -0.1}, "retry_jitter=-0.1; give a number from 0 to 1"),
     *(
-        (alone, f"{next(iter(alone))} but no retries; add retries=2, say")
+        (alone, f"{next(iter(alone))} without retries; pass retries=2, say")
         for alone in ({"retry_wait": 1}, {"retry_on": OSError})
     ),
 )

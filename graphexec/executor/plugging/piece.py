@@ -85,6 +85,8 @@ class Piece:
     - `reveals`: the endings that its nodes return are for people only, so no model may be asked after them.
     - `gates`: it decides which tools may be called, so it sits behind the pieces that may change the calls. If it runs
       `once` and gates or reveals, nothing may ask before it.
+    - `limits`: it counts the calls of its `tool_names`, or of all tools if it has none. A person who edits a call makes
+      none that it has not counted.
     - `acts`: it carries out calls itself, so it sits behind the pieces that gate.
     - `tool_names`: the names of the tools that its options name; the executor must have all of them.
     - `tool_limits`: the most calls of tools in a run, by name. Its nodes answer further calls, and the engine refuses
@@ -108,6 +110,7 @@ class Piece:
     edits: Edit | None = None
     reveals: bool = False
     gates: bool = False
+    limits: bool = False
     acts: bool = False
     tool_names: tuple[str, ...] = ()
     tool_limits: Mapping[str, int] = field(default_factory=dict[str, int])
