@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import aclosing, closing
 from functools import partial
 from operator import is_
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from graphexec.errors import InputError
 from graphexec.kernel.events import Answered, Done, Moved
@@ -58,36 +59,36 @@ _LOOP = {
 class AgentExecutor(langchain.AgentExecutor):
     """LangChain's `AgentExecutor`, with its fields, methods and results; the loop is a machine of this package.
 
-    `graph` is that machine, `verify` proves that every run ends within `max_iterations` and `max_execution_time`
-    (seconds), and `draw` writes a picture of both.
+    `graph` is that machine, `verify` proves that every run ends within `max_iterations`, and `draw` writes a picture of
+    both. `max_execution_time` is in seconds.
 
     `compat="langchain"` keeps LangChain's odd cases, too; docs/semantics.md lists them.
     """
 
     compat: Literal["langchain"] | None = None
+    # No property, which would hide a field of this name in a subclass.
+    graph: ClassVar[Machine[TurnReady, TurnsFinished | TurnsStopped]] = LANGCHAIN_EXECUTOR
 
     # Any: the arguments of a class statement.
     def __init_subclass__(cls, **options: Any) -> None:
         """Raise `InputError` for a class that overrides a part of LangChain's loop, which does not run here."""
-        if unused := sorted(_LOOP & vars(cls).keys()):
+        if unused := sorted(name for name in _LOOP if getattr(cls, name) is not getattr(langchain.AgentExecutor, name)):
             raise InputError(
                 f"{cls.__name__} overrides {', '.join(unused)} of LangChain's loop, which does not run here; put it "
                 "into the agent's plan or into a tool, or stay with langchain_classic.agents.AgentExecutor"
             )
         super().__init_subclass__(**options)
 
-    @property
-    def graph(self) -> Machine[TurnReady, TurnsFinished | TurnsStopped]:
-        """The machine that runs the agent."""
-        return LANGCHAIN_EXECUTOR
-
     def verify(self) -> Verdict:
-        """Return the proof that every run ends within this executor's limits, or why there is none."""
-        return prove(self.max_iterations, self.max_execution_time)
+        """Return the proof that every run ends within `max_iterations`, or why there is none.
+
+        It promises no time: a sync run notices `max_execution_time` between two turns only.
+        """
+        return prove(self.max_iterations, self.max_execution_time if self.max_iterations is None else None)
 
     def draw(self, path: str | Path, *, format: str | None = None) -> Path:  # noqa: A002 - as in `Machine.draw`
         """Write a picture of the machine and its proof to a file; return the path. See `Machine.draw`."""
-        return self.graph.draw(path, limits=self.verify().limits, format=format)
+        return LANGCHAIN_EXECUTOR.draw(path, limits=self.verify().limits, format=format)
 
     # Any, here and below: as in LangChain's class, whose annotations are incomplete.
     def _call(self, inputs: dict[str, Any], run_manager: Any = None) -> dict[str, Any]:
@@ -164,6 +165,8 @@ class AgentExecutorIterator(LangChainIterator):
         if isinstance(outcome, (TurnReady, TurnsFinished)):
             self.intermediate_steps += observed
             self.update_iterations()
+            # What the consumer has done with the chunks of this turn takes time, too.
+            turns.now = time.monotonic()
             turns.seen, turns.iterations = len(outcome.steps), self.iterations
             if isinstance(outcome, TurnReady) and not self.yield_actions:
                 yield AddableDict(intermediate_step=observed)
@@ -175,7 +178,7 @@ class AgentExecutorIterator(LangChainIterator):
         steps = tuple(self.intermediate_steps)
         turns.change(self.agent_executor, self.inputs)
         is_same = len(steps) == turns.seen and all(map(is_, steps, event.outcome.steps))
-        if is_same and turns.verdict is turns.executor.verify() and turns.iterations == self.iterations:
+        if is_same and turns.verdict is turns.prove() and turns.iterations == self.iterations:
             return None
         turns.seen = len(steps)
         return Snapshot("plan", TurnReady(steps), spent=Spent(iterations=self.iterations, seconds=self.time_elapsed))
@@ -221,7 +224,7 @@ class AgentExecutorIterator(LangChainIterator):
                 yield await self._areturn(turns.finish_of(event.outcome), manager)
                 return
         except BaseException as error:
-            if not isinstance(error, TimeoutError) or self.agent_executor.compat != "langchain":
+            if not isinstance(error, TimeoutError) or not turns.is_odd:
                 await manager.on_chain_error(error)
                 raise
         yield await self._astop(manager)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache, partial
+from functools import partial
 from inspect import signature
+from types import MethodType
 from typing import Any, NamedTuple, get_type_hints
+from weakref import WeakKeyDictionary
 
 from langchain_core.callbacks import AsyncCallbackManager, CallbackManager, Callbacks
 from langchain_core.runnables import RunnableConfig, run_in_executor
@@ -17,6 +19,8 @@ from graphexec.runtime.io import IO
 
 # Any: what its classes override are methods that have a type checker's protection; so for each `tool` below.
 _BASE: Any = BaseTool
+# What an agent's `tool_run_logging_kwargs` may set of a call, beside what it adds to the callbacks.
+_RUN_OPTIONS = signature(BaseTool.run).parameters.keys()
 
 
 class _Extras(NamedTuple):
@@ -27,16 +31,24 @@ class _Extras(NamedTuple):
     config: str | None
 
 
-@lru_cache(1024)
+# Tools may be made for each run, with functions that hold what is large; none is kept alive here.
+_EXTRAS = WeakKeyDictionary[Callable[..., Any], _Extras]()
+
+
 def _extras_of(function: Callable[..., Any]) -> _Extras:
     """Return the extras of a function, whose type hints take most of the time of LangChain's own call."""
+    # A bound method is made anew whenever it is read.
+    function = function.__func__ if isinstance(function, MethodType) else function
+    if (extras := _EXTRAS.get(function)) is not None:
+        return extras
     names = signature(function).parameters
     try:
         hints = get_type_hints(function.func if isinstance(function, partial) else function)
     except Exception:  # noqa: BLE001 - a hint is any code; LangChain ignores what it raises, too
         hints = {}
     config = next((name for name, hint in hints.items() if hint is RunnableConfig), None)
-    return _Extras("callbacks" in names, "run_manager" in names, config)
+    extras = _EXTRAS[function] = _Extras("callbacks" in names, "run_manager" in names, config)
+    return extras
 
 
 def _own_function(tool: Any, io: IO) -> Callable[..., Any] | None:
@@ -47,7 +59,7 @@ def _own_function(tool: Any, io: IO) -> Callable[..., Any] | None:
     try:
         extras = None if function is None else _extras_of(function)
     except (TypeError, ValueError):
-        # It cannot be hashed, or has no signature.
+        # It cannot be hashed or referred to weakly, or has no signature.
         return None
     return None if extras is None or extras.callbacks or extras.config else function
 
@@ -60,8 +72,8 @@ async def call_tool(
     kind: Any = tool.__class__
     handles = tool.handle_tool_error or tool.handle_validation_error
     is_own = kind.run is not _BASE.run or kind.arun is not _BASE.arun
-    # What handles errors, and what returns more than an observation, is left to LangChain.
-    if is_own or handles or tool.response_format != "content":
+    # What handles errors, returns more than an observation or has options of its own is left to LangChain.
+    if is_own or handles or tool.response_format != "content" or not _RUN_OPTIONS.isdisjoint(options):
         options |= {"verbose": verbose, "color": color, "callbacks": callbacks}
         return tool.run(tool_input, **options) if io.blocking else await tool.arun(tool_input, **options)
     configure = CallbackManager.configure if io.blocking else AsyncCallbackManager.configure
@@ -92,7 +104,8 @@ async def call_tool(
 async def _call(tool: Any, tool_input: Any, io: IO, run: Any) -> Any:
     """Call a tool's function or method, with the callbacks of its run as those of the runnables that it calls."""
     arguments, named = tool._to_args_and_kwargs(tool_input, None)
-    function = _own_function(tool, io)
+    # LangChain's methods keep arguments of these names from the function.
+    function = None if named.keys() & {"config", "run_manager"} else _own_function(tool, io)
     if function is None:
         kind: Any = tool.__class__
         # As in LangChain, `_arun` passes its own arguments on to `_run`, if it is not overridden.

@@ -24,6 +24,7 @@ from graphexec.integrations.langchain.dropin.machine import (
     TurnReady,
     TurnsFinished,
     TurnsStopped,
+    prove,
 )
 from graphexec.integrations.langchain.dropin.tool_calls import call_tool
 from graphexec.kernel.effects import CallContext
@@ -62,6 +63,8 @@ class Turns:
     seen: int = 0
     iterations: int = 0
     verdict: Verdict = field(init=False)
+    # Whether LangChain's odd cases are kept.
+    is_odd: bool = field(init=False)
     tools: dict[str, BaseTool] = field(init=False)
     colors: dict[str, str] = field(init=False)
 
@@ -72,14 +75,20 @@ class Turns:
     def change(self, executor: Any, inputs: Mapping[str, Any]) -> None:
         """Use another executor and other inputs from the next turn on."""
         self.executor, self.inputs = executor, inputs
+        # An iterator may be given LangChain's own executor.
+        self.is_odd = getattr(executor, "compat", "langchain") == "langchain"
         self.tools = {tool.name: tool for tool in executor.tools}
         self.colors = get_color_mapping([*self.tools], excluded_colors=["green", "red"])
+
+    def prove(self) -> Verdict:
+        """Return the verdict on the machine within the executor's limits, which may have changed."""
+        return prove(self.executor.max_iterations, self.executor.max_execution_time)
 
     def follow(
         self, start: TurnReady | Snapshot, finish: Callable[[Done[Any]], Any], consumer: OnEvent | None = None
     ) -> Coroutine[Any, Any, Any]:
         """Return the run from its start, as a coroutine."""
-        self.verdict = verdict = self.executor.verify()
+        self.verdict = verdict = self.prove()
         context = RunContext(_HANDLERS[self.io.blocking], verdict.limits, _AT_ONCE, proof=verdict.proof)
         if self.io.blocking and verdict.limits.seconds is not None:
             context = replace(context, clock=lambda: self.now)
@@ -102,14 +111,14 @@ class Turns:
             return stopped
         if ending.finish is None:
             return AgentFinish({(agent.return_values or ["output"])[0]: ending.steps[-1][1]}, "")
-        if self.executor.compat == "langchain":
+        if self.is_odd:
             return ending.finish
         # The steps and the messages are added to its values, and the agent may have kept it.
         return ending.finish.model_copy(update={"return_values": {**ending.finish.return_values}})
 
     def stopped_by(self, error: TimeoutError) -> TurnsStopped:
         """Return how LangChain ends an async run in which anything has timed out. Raises the error without `compat`."""
-        if self.executor.compat != "langchain":
+        if not self.is_odd:
             raise error
         state = snapshot_of(error)
         assert state is not None, "the run has attached it"
@@ -128,13 +137,12 @@ class Turns:
             return TurnsFinished(steps, output)
         # LangChain raises the `TypeError` for another object here, too.
         actions = (output,) if isinstance(output, AgentAction) else tuple[AgentAction, ...](output)
-        is_odd = self.executor.compat == "langchain"
-        if not actions and is_odd:
+        if not actions and self.is_odd:
             raise IndexError("list index out of range")
         if not actions:
             fault, remedy = "The agent returned an empty list of actions", "Decide on an action, or finish."
             raise OutputParserException(fault, observation=remedy, llm_output="[]", send_to_llm=True)
-        return ToolsChosen(steps, actions, self.io.blocking, loses_results=is_odd)
+        return ToolsChosen(steps, actions, self.io.blocking, loses_results=self.is_odd)
 
     def explain(self, error: OutputParserException) -> AgentAction:
         """Return the action that stands for an output that cannot be read. Raises `ValueError` by the policy."""

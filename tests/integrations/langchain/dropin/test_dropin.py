@@ -1,12 +1,14 @@
 """Our `AgentExecutor` in the place of LangChain's: equal runs, the odd cases, and what only ours has."""
 
 import asyncio
+import gc
 import sys
 from collections.abc import Callable
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
+from weakref import ref
 
 import pytest
 
@@ -24,18 +26,21 @@ from langchain_core.agents import AgentAction, AgentFinish
 from langchain_core.runnables import RunnableLambda
 from langchain_core.tools import tool
 
-from graphexec.integrations.langchain import AgentExecutor
+from graphexec.integrations.langchain import AgentExecutor, AgentExecutorIterator
 from tests.integrations.langchain.dropin.differential import (
     CLOCK,
     END,
     KINDS,
+    LIMIT,
     METHODS,
     SCENARIOS,
+    Recorder,
     Script,
     Several,
     make_agent,
     make_tools,
     run_scenario,
+    sleep,
     wait,
 )
 
@@ -220,6 +225,27 @@ def test_iterator_takes_changes_between_turns(change: Callable[[Any, Any], None]
         assert given == expected
 
 
+def test_iterator_takes_langchains_executor() -> None:
+    def make_langchains() -> Any:
+        return make(LangChainExecutor, "echo", END)
+
+    assert [*AgentExecutorIterator(make_langchains(), QUESTION)] == [*make_langchains().iter(QUESTION)]
+
+
+def test_time_of_the_consumer_counts() -> None:
+    def collect(kind: Any) -> list[list[str]]:
+        executor, chunks = make(kind, "echo", "echo", END, max_execution_time=LIMIT), list[list[str]]()
+        with CLOCK.patched():
+            for chunk in executor.stream(QUESTION):
+                chunks.append(sorted(chunk))
+                if "steps" in chunk:
+                    sleep()
+        return chunks
+
+    expected, given = map(collect, EXECUTORS)
+    assert given == expected
+
+
 def test_tool_runs_only_when_its_step_is_wanted() -> None:
     calls = list[str]()
 
@@ -235,6 +261,46 @@ def test_tool_runs_only_when_its_step_is_wanted() -> None:
         seen.append(len(calls))
     chunks.close()  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue] - it is a generator
     assert (seen, len(calls)) == ([0, 0, 1], 1)
+
+
+@cases("options", {"tags": ["a"], "metadata": {"b": 1}}, {"config": {"configurable": {"c": 1}}}, {"tool_call_id": "d"})
+def test_agent_sets_options_of_calls(options: dict[str, Any]) -> None:
+    def collect(kind: Any) -> list[Any]:
+        executor, recorder = make(kind, "config", END, return_intermediate_steps=True), Recorder()
+        type(executor.agent).tool_run_logging_kwargs = staticmethod(options.copy)
+        return [executor.invoke(QUESTION, {"callbacks": [recorder]}), recorder.events]
+
+    expected, given = map(collect, EXECUTORS)
+    assert given == expected
+
+
+def test_argument_named_config_is_dropped() -> None:
+    def read(query: str, config: str = "none") -> str:
+        """Return both."""
+        return f"{query} {config}"
+
+    def choose() -> AgentAction:
+        return AgentAction("read", {"query": "x", "config": "given"}, "")
+
+    for kind in EXECUTORS:
+        agent = make_agent("single", Script([choose, END], empty=None))
+        executor = kind(agent=agent, tools=[tool(read)], return_intermediate_steps=True)
+        assert executor.invoke(QUESTION)["intermediate_steps"][0][1] == "x none", kind
+
+
+def test_tools_are_not_kept_alive() -> None:
+    class Service:
+        def echo(self, query: str) -> str:
+            """Repeat it."""
+            return query
+
+    service = Service()
+    executor = AgentExecutor(agent=make_agent("single", Script(["echo", END], empty=None)), tools=[tool(service.echo)])
+    assert executor.invoke(QUESTION)["output"] == "2"
+    kept = ref(service)
+    del service, executor
+    gc.collect()
+    assert kept() is None
 
 
 @pytest.mark.filterwarnings("ignore:The class")
@@ -254,10 +320,20 @@ def test_executor_is_langchains_class() -> None:
     assert executor.batch([QUESTION, QUESTION], return_exceptions=True)[0]["output"] == "3"
 
 
+def test_executor_is_made_of_langchains() -> None:
+    langchains = make(LangChainExecutor, "echo", END, max_iterations=1, return_intermediate_steps=True)
+    executor = AgentExecutor(**dict(langchains))
+    assert len(executor.invoke(QUESTION)["intermediate_steps"]) == 1
+    assert executor.verify().limits.iterations == 1
+
+
 def test_executor_is_proved_and_drawn(tmp_path: Path) -> None:
-    executor = make(AgentExecutor, END, max_iterations=3)
+    executor = make(AgentExecutor, END, max_iterations=3, max_execution_time=1.0)
     verdict = executor.verify()
     assert verdict.proof is not None
+    # A sync run waits for its tools, however long they take.
+    assert verdict.bounds is not None
+    assert verdict.bounds.seconds.number is None
     # LangChain counts no runs within a run.
     assert (verdict.limits.iterations, verdict.limits.depth, verdict.limits.nested_runs) == (3, None, None)
     assert {node.name for node in executor.graph} >= {"plan", "dispatch_tools"}
@@ -281,9 +357,20 @@ def test_nested_run_shares_the_outer_limits() -> None:
     assert outer.invoke("question")["output"] == STOPPED
 
 
+@pytest.mark.filterwarnings("ignore:Field name")
+def test_subclass_has_a_field_of_any_name(tmp_path: Path) -> None:
+    members = {"__annotations__": {"graph": str}, "__module__": __name__, "graph": ""}
+    executor = make(type("Own", (AgentExecutor,), members), END, graph="neo4j")
+    assert (executor.invoke(QUESTION)["output"], executor.graph) == ("1", "neo4j")
+    assert executor.draw(tmp_path / "executor.mmd").exists()
+
+
 def test_subclass_of_the_loop_is_refused() -> None:
     with pytest.raises(InputError, match="_take_next_step"):
         type("Own", (AgentExecutor,), {"_take_next_step": None})
+    mixin = type("Mixin", (), {"_should_continue": None})
+    with pytest.raises(InputError, match="_should_continue"):
+        type("Own", (mixin, AgentExecutor), {})
 
 
 def test_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
