@@ -91,7 +91,7 @@ def langgraph_agent(steps: int) -> Run:
             return ChatResult(generations=[ChatGeneration(message=AIMessage("", tool_calls=calls))])
 
     agent = create_agent(Calls(), [tool(double)])
-    asked = {"messages": [{"role": "user", "content": "Go on."}]}
+    asked: Any = {"messages": [{"role": "user", "content": "Go on."}]}
     return lambda: agent.invoke(asked, {"recursion_limit": 3 * steps})
 
 
