@@ -97,8 +97,10 @@ def _load_graph(file: Path, project: _Project, name: str) -> DeclaredTarget:
     sys.path[:0] = [str(one) for one in folders if one.is_dir() and str(one) not in sys.path]
     if place.endswith(".py"):
         place = str(file.parent / place)
+        # It is no folder of modules to LangGraph; those of the project come first.
+        sys.path += [one for one in [str(Path(place).parent.resolve())] if one not in sys.path]
     try:
-        module, found = load_object(f"{place}:{inner}", "agent.py:graph")
+        module, found = load_object(f"{place}:{inner}" if place else path, "agent.py:graph")
         if reader_of(found) is None and callable(found):
             found = _call_factory(path, found)
     except UsageError as error:

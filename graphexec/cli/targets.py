@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import functools
 import importlib
+import importlib.machinery
 import importlib.util
 import sys
 import sysconfig
@@ -322,17 +323,18 @@ def _file(place: str) -> ModuleType:
     path = Path(place)
     if not path.is_file():
         raise UsageError(f"there is no file {place}; check its name, and the folder")
-    # Do not replace a loaded module: the file may be called json.py.
-    name = path.stem if path.stem not in sys.modules else f"{path.stem}_file"
-    spec = importlib.util.spec_from_file_location(name, path)
-    assert spec is not None, "a file that ends in .py has a loader"
-    assert spec.loader is not None, "a file that ends in .py has a loader"
     folder = str(path.parent.resolve())
     if folder not in sys.path:
         sys.path.insert(0, folder)
+    # Do not hide another module, loaded or not: the file may be called json.py, or as its package is.
+    known = importlib.machinery.PathFinder.find_spec(path.stem)
+    is_other = path.stem in sys.modules or known is None or not path.samefile(known.origin or ".")
+    spec = importlib.util.spec_from_file_location(f"{path.stem}_file" if is_other else path.stem, path)
+    assert spec is not None, "a file that ends in .py has a loader"
+    assert spec.loader is not None, "a file that ends in .py has a loader"
     module = importlib.util.module_from_spec(spec)
     # Dataclasses and annotations look their module up by name.
-    sys.modules[name] = module
+    sys.modules[spec.name] = module
     spec.loader.exec_module(module)
     return module
 

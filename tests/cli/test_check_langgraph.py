@@ -99,10 +99,25 @@ def test_graphs_that_cannot_be_read_hide_no_others() -> None:
         assert part in ended.out
 
 
+def test_file_called_as_its_package_does_not_hide_it(folder: Path) -> None:
+    package = folder / "src" / "team"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    (package / "parts.py").write_text("from loops import graph\n", encoding="utf-8")
+    for name in ("team", "other"):
+        (package / f"{name}.py").write_text("from team.parts import graph\n", encoding="utf-8")
+    graphs = {name: f"./src/team/{name}.py:graph" for name in ("team", "other")}
+    (folder / "team.json").write_text(json.dumps({"dependencies": ["."], "graphs": graphs}), encoding="utf-8")
+    ended = command("check", "team.json")
+    assert (ended.code, ended.err) == (1, ""), ended.out
+    assert "\n2 machines: 2 refuted\n" in ended.out
+
+
 @cases(
     ("arguments", "expected"),
     (["nowhere.json"], "nowhere.json cannot be read: No such file"),
     (["empty.json"], "empty.json is not a langgraph.json: graphs: "),
+    (["nameless.json"], "'./loops.py' does not name an object; write module:object, such as agent.py:graph"),
     (["broken.json"], "broken.json is not a langgraph.json: it: Invalid JSON"),
     (["good.json:lines"], "good.json has no graph lines; did you mean line?"),
     (["loops:graph", "--max-iterations", "5"], "loops:graph is a graph of another library, without such limits"),

@@ -86,6 +86,9 @@ def judge(graph: DeclaredGraph, *, max_rounds: int | None = None) -> Judgement:
     bounds = [sum(guard.most for guard in guards.values())] if proved else []
     if graph.limit is not None:
         bounds.append(max((graph.limit // min(map(len, several)) for several in loops), default=0))
+    # The highest limit on steps that allows no more rounds of any loop.
+    shortest = min((len(loop) for several in loops for loop in several), default=1)
+    highest = None if max_rounds is None else (max_rounds + 1) * shortest - 1
     inner = {node: judge(one, max_rounds=max_rounds) for node, one in graph.subgraphs.items()}
     status: Ending = max([own, *(one.status for one in inner.values())], key=_ENDINGS.index)
     # A run of as many steps as the limit allows ends with an error, too.
@@ -101,32 +104,47 @@ def judge(graph: DeclaredGraph, *, max_rounds: int | None = None) -> Judgement:
         rounds,
         graph,
         machine,
-        _find_remedies(graph, () if proved else named, sorted(stuck), longest),
+        _find_remedies(graph, () if proved else named, sorted(stuck), longest, highest),
         inner,
         fits and few and (proved or (own in ("counted", "limited") and max_rounds is not None)) and accepted,
     )
 
 
 def _find_remedies(
-    graph: DeclaredGraph, loops: Sequence[tuple[str, ...]], stuck: Sequence[str], longest: int | None
+    graph: DeclaredGraph,
+    loops: Sequence[tuple[str, ...]],
+    stuck: Sequence[str],
+    longest: int | None,
+    highest: int | None,
 ) -> tuple[str, ...]:
-    """Return the remedies for loops that no guard bounds, for nodes without a way to the end, and for a low limit."""
+    """Return the remedies for loops that no guard bounds, for nodes without a way to the end, and for a low limit.
+
+    `highest` is the highest limit on steps that passes, and `None` if no rounds of loops are allowed.
+    """
     ours = graph.library == "LangGraph"
-    end = "END" if ours else "End"
+    # A step of pydantic-graph's builder returns a value, which a decision sends on.
+    end = "return END" if ours else "return End, or a decision after it lead to end_node,"
     if stuck:
         nodes = " or ".join(stuck)
         how = f"put add_conditional_edges in the place of an edge of {nodes}, with a router that may return END"
-        return (how if ours else f"let {nodes} return End",)
+        return (how if ours else f"let {nodes} {end.rstrip(',')}",)
     if not loops:
         low = longest is not None and graph.limit is not None and longest >= graph.limit
         return (f"set .with_config(recursion_limit={longest + 1})",) if low and longest is not None else ()
     found = list(graph.advice)
-    if not found:
-        inside = {node for loop in loops for node in loop}
+    inside = {node for loop in loops for node in loop}
+    # One that code counts already needs what is proved.
+    if not found and not inside & graph.counters.keys():
         exits = sorted(node for node in inside if graph.edges[node] - inside)
-        found.append(f"count the rounds in the state, and let {' or '.join(exits)} return {end} at a maximum")
-    if ours:
+        found.append(f"count the rounds in the state, and let {' or '.join(exits)} {end} at a maximum")
+    if ours and highest is None:
         found.append("set .with_config(recursion_limit=25), for example, and check it with --max-rounds")
+    elif ours:
+        found.append(
+            f"set .with_config(recursion_limit={min(highest, graph.limit or highest)})"
+            if highest
+            else "raise --max-rounds"
+        )
     return tuple(found)
 
 

@@ -62,7 +62,8 @@ def answer_text(judgement: Judgement) -> str:
         case "limited" if graph.limit is None:
             return f"nothing ends the loop {loops}"
         case "limited":
-            rounds = f"after {judgement.rounds:,} rounds, with {_ERROR[graph.library]}"
+            most = (graph.limit or 0) // min(map(len, judgement.loops))
+            rounds = f"after {most:,} rounds, with {_ERROR[graph.library]}"
             return f"only {format_limit(graph)} ends the loop {loops}, {rounds}"
         case "never":
             limit = "nothing" if graph.limit is None else f"{format_limit(graph)} alone"

@@ -26,7 +26,9 @@ class UndeclaredGotoError(GraphexecError, ValueError):
     def __init__(self, node: str, target: str, nodes: Iterable[str]) -> None:
         self.node, self.target = node, target
         known = sorted({*nodes} - {START, END})
-        if target in known:
+        if target in known and node == START:
+            reason = f'its declaration does not name; name "{target}" in the path_map of its add_conditional_edges'
+        elif target in known:
             reason = (
                 f'its declaration does not name; return Command[Literal["{target}"]] in its annotation, or pass '
                 f'destinations=("{target}",) to add_node, or path_map to add_conditional_edges'
@@ -34,7 +36,8 @@ class UndeclaredGotoError(GraphexecError, ValueError):
         else:
             names = f"the nodes are {', '.join(known)}"
             reason = f"is not a node; {did_you_mean(target, known, names)}"
-        super().__init__(f"the node {node} goes to {target!r}, which {reason}")
+        where = "the start" if node == START else f"the node {node}"
+        super().__init__(f"{where} goes to {target!r}, which {reason}")
 
 
 def held(compiled: CompiledT) -> CompiledT:

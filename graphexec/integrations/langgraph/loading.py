@@ -7,6 +7,7 @@ the nodes that run at once are read as choices between them: more paths than the
 
 from __future__ import annotations
 
+import functools
 import operator
 import typing
 from collections.abc import Mapping
@@ -18,16 +19,18 @@ from graphexec.integrations.declared.declared import END, START, DeclaredGraph
 from graphexec.integrations.declared.judging import Judgement, judge
 from graphexec.integrations.langgraph.functions import (
     Function,
+    arguments_of,
     codes_of,
-    commands_in,
     functions_of,
     keys_compared,
     keys_counted,
+    named_in,
     return_hint,
+    runnables_of,
     targets_in,
-    values_of,
+    use_of,
 )
-from graphexec.integrations.langgraph.middleware import CallLimits, agents_in_tools, tools_of
+from graphexec.integrations.langgraph.middleware import CallLimits, agents_in_tools, texts_of_made, tools_of
 from graphexec.kernel.tables import reachable
 from graphexec.verify.paths import strongly_connected_components
 from graphexec.verify.reports.subject import SourceLocation
@@ -81,6 +84,7 @@ class _Reader:
         self.name = name or str(getattr(compiled, "name", None) or "graph")
         self.specs: dict[str, Any] = dict(builder.nodes)
         self.edges: dict[str, set[str]] = {START: set(), **{node: set[str]() for node in self.specs}}
+        self.use_of = functools.cache(functools.partial(use_of, named=functools.cache(named_in)))
         self.functions = {node: functions_of(spec.runnable) for node, spec in self.specs.items()}
         self.leaving: set[str] | None = set()
         self.open: list[str] = []
@@ -105,6 +109,8 @@ class _Reader:
         if "langgraph.prebuilt.chat_agent_executor" in modules:
             limits.advice.append("make it with langchain's create_agent, and ModelCallLimitMiddleware(run_limit=20)")
         tools = [tool for spec in self.specs.values() for tool in tools_of(spec)]
+        uses = [(node, self.use_of(one)) for node, functions in self.functions.items() for one in functions]
+        made = dict.fromkeys(text for node, use in uses for text in texts_of_made(use.makes, f"by the node {node}"))
         codes = {node: code for node in self.specs for one in self.functions[node] for code in [*codes_of(one)][:1]}
         return DeclaredGraph(
             self.name,
@@ -118,7 +124,7 @@ class _Reader:
             notes=tuple(self.notes),
             deferred=tuple(node for node, spec in self.specs.items() if spec.defer),
             subgraphs=self.subgraphs,
-            unseen=tuple(agents_in_tools(tools)),
+            unseen=(*agents_in_tools(tools), *made),
             advice=tuple(dict.fromkeys((*self.advice, *limits.advice))),
             places={node: SourceLocation(code.co_filename, code.co_firstlineno) for node, code in codes.items()},
         )
@@ -146,8 +152,10 @@ class _Reader:
         from langgraph.types import Command
 
         spec, functions, tools = self.specs[node], self.functions[node], tools_of(self.specs[node])
-        kinds = {kind for function in functions for kind in commands_in(function)}
-        in_tools = {kind for tool in tools for function in functions_of(tool) for kind in commands_in(function)}
+        kinds = {kind for function in functions for kind in self.use_of(function).commands}
+        in_tools = {
+            kind for tool in tools for function in functions_of(tool) for kind in self.use_of(function).commands
+        }
         declared = {*(spec.ends or ())}
         # LangGraph has read the annotations of nodes, but not those of error handlers.
         for function in functions if kinds and not declared else ():
@@ -161,7 +169,7 @@ class _Reader:
             self.leaving = named | declared - {*self.specs, END} or None
         why = "returns Command(goto=...), and is not annotated with Command[Literal[...]]"
         if False in kinds and not declared:
-            self._add(node, None, f"{node} {why}", f"annotate {node} with Command[Literal[...]]")
+            self._add(node, None, f"the node {node} {why}", f"annotate {node} with Command[Literal[...]]")
         if False in in_tools and not declared:
             self._add(
                 node, None, f"a tool of {node} {why}", f"name the targets in add_node({node!r}, destinations=(...))"
@@ -172,8 +180,9 @@ class _Reader:
         graph: Any = import_module("langgraph.pregel.protocol").PregelProtocol
         known = dict(getattr(self.compiled, "get_subgraphs", dict[str, Any]().items)())
         for node, spec in self.specs.items():
-            values = [value for function in self.functions[node] for value in values_of(function)]
-            found = {id(one): one for one in (spec.runnable, known.get(node), *values) if isinstance(one, graph)}
+            values = [value for function in self.functions[node] for value in self.use_of(function).values]
+            values += [known.get(node), *runnables_of(spec.runnable), *arguments_of(spec.runnable)]
+            found = {id(one): one for one in reversed(values) if isinstance(one, graph)}
             for number, inner in enumerate(found.values()):
                 self._add_subgraph(node, inner, f"{node} ({number + 1})" if number else node)
 
@@ -223,15 +232,18 @@ class _Reader:
         for node in following:
             self.edges[node].discard(END)
         for node in rest:
-            # A node that is annotated with commands alone always returns one.
+            # A node that is annotated with commands alone always returns one, but perhaps without a target.
             hints = [return_hint(one) for one in self.functions[node] if self.specs[node].ends]
-            if not any(typing.get_origin(hint) is Command for hint in hints):
+            updating = any(self.use_of(one).updates for one in self.functions[node])
+            if updating or not any(typing.get_origin(hint) is Command for hint in hints):
                 self.edges[node].add(END)
         return silent
 
     def _find_counters(self) -> dict[str, frozenset[str]]:
         """Return the nodes whose way out compares a number that a node in a loop with them counts."""
-        routers = {node: [one for one in functions if commands_in(one)] for node, functions in self.functions.items()}
+        routers = {
+            node: [one for one in functions if self.use_of(one).commands] for node, functions in self.functions.items()
+        }
         for node, branches in self.builder.branches.items():
             routers.setdefault(node, []).extend(
                 one for branch in branches.values() for one in functions_of(branch.path)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from graphexec.integrations.declared.declared import Guard
-from graphexec.integrations.langgraph.functions import functions_of, values_of
+from graphexec.integrations.langgraph.functions import functions_of, use_of
 
 # What a subclass may change without changing what its limits do.
 _HARMLESS = frozenset({"name", "state_schema", "tools", "trace_policy", "transformers"})
@@ -83,14 +83,21 @@ def tools_of(spec: Any) -> list[Any]:
 
 
 def agents_in_tools(tools: Iterable[Any]) -> list[str]:
-    """Return a text for each agent that a tool may start: it is in a variable of the tool's function."""
+    """Return a text for each agent that a tool may start: one in a variable of its function, or one that it makes."""
     pregel: Any = sys.modules.get("langgraph.pregel")
-    found: dict[str, None] = {}
+    found: dict[Any, str] = {}
     for tool in tools:
-        for value in (value for function in functions_of(tool) for value in values_of(function)):
-            # A dictionary of unknown types.
-            several: dict[Any, Any] = value if isinstance(value, dict) else {"": value}  # pyright: ignore[reportUnknownVariableType]
-            for name, one in several.items():
-                if isinstance(one, pregel.Pregel):
-                    found[f"{name or one.name}, by the tool {tool.name}"] = None
-    return list(found)
+        for use in map(use_of, functions_of(tool)):
+            for value in use.values:
+                # A dictionary of unknown types.
+                several: dict[Any, Any] = value if isinstance(value, dict) else {"": value}  # pyright: ignore[reportUnknownVariableType]
+                for name, one in several.items():
+                    if isinstance(one, pregel.Pregel):
+                        found.setdefault((id(one), tool.name), f"{name or one.name}, by the tool {tool.name}")
+            found |= {text: text for text in texts_of_made(use.makes, f"by the tool {tool.name}")}
+    return list(dict.fromkeys(found.values()))
+
+
+def texts_of_made(makers: Iterable[str], where: str) -> list[str]:
+    """Return a text for each agent that a function makes when it runs."""
+    return [f"that {maker} makes, {where}" for maker in makers]

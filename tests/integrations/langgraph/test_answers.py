@@ -17,6 +17,7 @@ if not all(map(find_spec, ("langchain", "langgraph"))):
     pytest.skip("needs the extra dev", allow_module_level=True)
 
 from langchain.agents import middleware as m
+from langchain_core.runnables import RunnableLambda
 from langgraph.types import Command, Send
 
 from graphexec.integrations.declared import DeclaredGraph, Guard, judge, tell
@@ -80,6 +81,9 @@ class Callables:
     def method(self, state: State) -> Any:
         return Command(goto="a")
 
+    def other_method(self, state: State) -> Any:
+        return self.method(state)
+
     def invoke(self, state: State) -> Any:
         return self.graph.invoke(state)
 
@@ -90,6 +94,25 @@ def bound(first: int, state: State) -> Any:
 
 def helped(state: State) -> Any:
     return command(state)
+
+
+def helped_twice(state: State) -> Any:
+    return helped(state)
+
+
+def wrapped(function: Any) -> Any:
+    def call(state: State) -> Any:
+        return function(state)
+
+    return call
+
+
+def constant(state: State) -> Any:
+    return TO_A
+
+
+def chosen(state: State) -> Command[Literal["a"]]:
+    return Command(update={"log": ["x"]}) if state["log"] else Command(goto="a")
 
 
 def either_or_any(state: State) -> Literal["a", "__end__"] | Send:
@@ -111,6 +134,7 @@ def again(state: State) -> Command[Literal["a"]]:
     return Command(goto="a")
 
 
+TO_A = Command(goto="a")
 LOOP = draft({"a": step}, A, a=either).compile()
 LINE = draft({"a": step}, A).compile()
 LEAVING = draft({"o": leaving}, (START, "o")).compile()
@@ -118,6 +142,32 @@ LEAVING = draft({"o": leaving}, (START, "o")).compile()
 
 def invoking(state: State) -> Any:
     return LOOP.invoke(LINE.invoke(state))
+
+
+def invoking_inside(state: State) -> Any:
+    def inner() -> Any:
+        return [graph.invoke(state) for graph in GRAPHS.values()]
+
+    return inner()
+
+
+def invoking_by_default(state: State, *, graph: Any = LOOP) -> Any:
+    return graph.invoke(state)
+
+
+def invoking_by_helper(state: State) -> Any:
+    return invoking(state)
+
+
+def invoking_given(graph: Any, state: State) -> Any:
+    return graph.invoke(state)
+
+
+def making(state: State) -> Any:
+    return prebuilt.create_react_agent("model", []).invoke(state)
+
+
+GRAPHS = {"loop": LOOP}
 
 
 def nesting(state: State) -> Any:
@@ -190,6 +240,17 @@ ODD: dict[str, dict[str, tuple[Callable[[], Any], str]]] = {
         "a router that may name others": (lambda: draft(AB, A, ("b", "a"), a=either_or_any), "a b"),
         "a command": (lambda: draft({"a": command}, A), "a"),
         "a command of a helper": (lambda: draft({"a": helped}, A), "a"),
+        "a command of a helper's helper": (lambda: draft({"a": helped_twice}, A), "a"),
+        "a command of a wrapped function": (lambda: draft({"a": wrapped(command)}, A), "a"),
+        "a command of another method": (lambda: draft({"a": Callables().other_method}, A), "a"),
+        "a command in a variable": (lambda: draft({"a": constant}, A), "a"),
+        "a command of a retried runnable": (lambda: draft({"a": RunnableLambda(command).with_retry()}, A), "a"),
+        "a command without a target": (lambda: draft({"a": chosen}, A), "a"),
+        "graphs that inner functions invoke": (lambda: within(invoking_inside), ""),
+        "a graph that a helper invokes": (lambda: within(invoking_by_helper), ""),
+        "a graph in a default": (lambda: within(invoking_by_default), ""),
+        "a graph in a partial": (lambda: within(functools.partial(invoking_given, LOOP)), ""),
+        "a retried graph": (lambda: within(LOOP.with_retry()), ""),
         "a command of a method": (lambda: draft({"a": Callables().method}, A), "a"),
         "a command of an instance": (lambda: draft({"a": Callables()}, A), "a"),
         "a command of a partial": (lambda: draft({"a": functools.partial(bound, 1)}, A), "a"),
@@ -285,8 +346,32 @@ def compare_word(state: State) -> Literal["a", "__end__"]:
     return END if state["word"] == "done" else "a"
 
 
+def compare_length_in_lines(state: State) -> Literal["a", "__end__"]:
+    messages = state["messages"]
+    number = len(
+        [message for message in messages if message.content],
+    )
+    return END if number > 6 else "a"
+
+
+def compare_calls(state: State) -> Literal["a", "__end__"]:
+    message = state["messages"][-1]
+    return END if len(message.tool_calls) == 0 else "a"
+
+
+def compare_rest(state: State) -> Literal["a", "__end__"]:
+    return "a" if len(state["word"]) > 0 else END
+
+
+def take_first(state: State) -> Any:
+    return {"word": state["word"][1:]}
+
+
 @cases(
     ("node", "router", "key"),
+    (reply, compare_length_in_lines, "messages"),
+    (reply, compare_calls, None),
+    (take_first, compare_rest, "word"),
     (count_up, compare, "n"),
     (count_variable, compare_variable, "n"),
     (count_down, compare_variable, "n"),
@@ -411,6 +496,18 @@ def test_rounds_are_a_gate(limit: int | None, most: int, passes: bool) -> None:
     assert answer(make_agent(LIMIT), max_rounds=most - 5).passes is (most == 25)
 
 
+@cases(
+    ("looping", "most"),
+    (LOOP, 7),
+    (draft({"a": step, "b": step}, A, ("a", "b"), b=(anywhere, ["a", END])).compile(), 3),
+)
+def test_remedy_for_too_many_rounds_passes(looping: Any, most: int) -> None:
+    remedy = answer(looping, max_rounds=most).remedies[-1]
+    assert remedy == "set .with_config(recursion_limit=7)"
+    limited = looping.with_config(recursion_limit=7)
+    assert (answer(limited, max_rounds=most).passes, answer(limited, max_rounds=most - 1).passes) == (True, False)
+
+
 def test_guard_beyond_the_limit_does_not_count() -> None:
     graph = make_agent(m.ModelCallLimitMiddleware(run_limit=100)).with_config(recursion_limit=30)
     judged = answer(graph)
@@ -446,6 +543,10 @@ def test_what_declares_nothing_is_refused() -> None:
             load(given)
     outer = load(draft({"a": workflow}, A).compile())
     assert "@entrypoint" in outer.notes[0]
+
+
+def test_agents_made_in_a_run_are_named() -> None:
+    assert load(within(making).compile()).unseen == ("that create_react_agent makes, by the node x",)
 
 
 @pytest.mark.medium

@@ -131,7 +131,8 @@ def test_undeclared_goto_is_an_error(how: str) -> None:
         with pytest.raises(UndeclaredGotoError) as raised:
             WAYS[how](held(builder.compile()))
         assert (raised.value.node, raised.value.target) == (node, target)
-        assert f"the node {node} goes to {target!r}, which " in str(raised.value)
+        where = "the start" if node == START else f"the node {node}"
+        assert f"{where} goes to {target!r}, which " in str(raised.value)
         again = pickle.loads(pickle.dumps(raised.value))
         assert (again.node, str(again)) == (node, str(raised.value))
 
@@ -169,6 +170,8 @@ def test_error_names_a_remedy() -> None:
     (undeclared, *_), (unknown, *_) = UNDECLARED[2], UNDECLARED[0]
     with pytest.raises(UndeclaredGotoError, match=r'Command\[Literal\["d"\]\].*destinations=\("d",\).*path_map'):
         held(undeclared.compile()).invoke({"seen": []})
+    with pytest.raises(UndeclaredGotoError, match=r"the start goes to 'b', .* in the path_map of its"):
+        held(UNDECLARED[6][0].compile()).invoke({"seen": []})
     with pytest.raises(UndeclaredGotoError, match="is not a node; the nodes are a, b, d"):
         held(unknown.compile()).invoke({"seen": []})
     with pytest.raises(InputError, match="is not a graph of LangGraph"):
