@@ -77,12 +77,14 @@ def functions_called(function: Function, named: Named) -> list[Function]:
     """Return a function and those that it may call: all of the user, or for one of a package those of its module."""
     if _is_installed(function):
         return [function, *_helpers(function)]
-    found = {function: None}
+    found: dict[Function, None] = {function: None}
     pending = [function]
     for one in pending:
         values = [unwrap_function(value) for value in named(one) if isinstance(value, _FUNCTIONS)]
-        called = {other: None for other in values if isinstance(other, _FUNCTIONS) and not _is_installed(other)}
-        pending += called.keys() - found.keys()
+        called: dict[Function, None] = {
+            other: None for other in values if isinstance(other, _FUNCTIONS) and not _is_installed(other)
+        }
+        pending += [other for other in called if other not in found]
         found |= called
     return [*found]
 
@@ -122,11 +124,14 @@ def _attribute(owner: Any, name: str) -> Any:
 # Any: a value of the user, alone or in collections.
 def _members(value: Any) -> Iterator[Any]:
     yield value
+    # pyright narrows the value to unknown types.
+    several: Any = value
     if isinstance(value, Mapping):
-        value = [*cast("Mapping[Any, Any]", value).values()]
-    if isinstance(value, (list, tuple, set, frozenset)):
-        for one in cast("Iterable[Any]", value):
-            yield from _members(one) if isinstance(one, (list, tuple)) else [one]
+        several = several.values()
+    elif not isinstance(value, (list, tuple, set, frozenset)):
+        return
+    for one in several:
+        yield from _members(one) if isinstance(one, (list, tuple)) else [one]
 
 
 def codes_of(function: Function) -> Iterator[types.CodeType]:
@@ -171,7 +176,8 @@ def use_of(function: Function, named: Named = named_in) -> Use:
     codes = [code for each in called for code in _codes_in(each.__code__)]
     # The names of keyword arguments are a constant.
     constants = [constant for code in codes for constant in code.co_consts]
-    names = [set(cast("tuple[Any, ...]", one)) for one in constants if isinstance(one, tuple)]
+    tuples: list[Any] = [one for one in constants if isinstance(one, tuple)]
+    names = [set[Any](one) for one in tuples]
     commands = {"graph" in one for one in names if "goto" in one}
     commands |= {one.graph is not None for one in values if type(one).__name__ == "Command" and one.goto}
     updates = any("update" in one and one <= {"update", "graph"} for one in names)
