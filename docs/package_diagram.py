@@ -24,7 +24,7 @@ PICTURE = DOCS / "explanation" / "packages.svg"
 # What each package has, in a few words.
 CONTENTS = {
     "cli": "the program graphexec",
-    "integrations": "for users of LangChain",
+    "integrations": "for other libraries",
     "live": "pages of runs, served",
     "testing": "scripted models, properties",
     "create": "create_agent",
