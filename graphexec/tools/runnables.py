@@ -38,11 +38,18 @@ def wrap_runnable(runnable: Any) -> AnyTool:
     _require_injected(runnable, {name: fields[name] for name in fields if name in injected}, hidden)
     injected |= hidden
 
+    # LangChain offers a field by its name, and reads it by its alias.
+    aliases = {name: one.validation_alias for name, one in fields.items() if isinstance(one.validation_alias, str)}
+
+    def to_input(arguments: dict[str, Any], call: CallContext[Any] | None) -> Any:
+        read = {aliases.get(name, name): value for name, value in arguments.items() if name not in injected}
+        return _to_input(runnable, read, injected, call)
+
     def call(*, graphexec_call: CallContext[Any] | None = None, **arguments: Any) -> Any:
-        return invoke(_to_input(runnable, arguments, injected, graphexec_call))
+        return invoke(to_input(arguments, graphexec_call))
 
     async def acall(*, graphexec_call: CallContext[Any] | None = None, **arguments: Any) -> Any:
-        return await ainvoke(_to_input(runnable, arguments, injected, graphexec_call))
+        return await ainvoke(to_input(arguments, graphexec_call))
 
     # The input is also a dict, or a call.
     def invoke(tool_input: str) -> Any:
@@ -139,14 +146,11 @@ def _has_only_coroutine(kind: Any, error: NotImplementedError) -> bool:
     return frame is not None and is_own and frame.tb_frame.f_code is code
 
 
-def _to_input(
-    runnable: Any, arguments: dict[str, Any], injected: Collection[str], call: CallContext[Any] | None
-) -> Any:
-    """Return the arguments without those that the tool injects, in a whole call where it needs one.
+def _to_input(runnable: Any, own: dict[str, Any], injected: Collection[str], call: CallContext[Any] | None) -> Any:
+    """Return the arguments of a tool, in a whole call where it needs one.
 
     That is to get the call's id, or to say that it failed.
     """
-    own = {name: value for name, value in arguments.items() if name not in injected}
     handlers = ("handle_tool_error", "handle_validation_error")
     reports = hasattr(runnable, "tool_call_schema") and any(getattr(runnable, name, False) for name in handlers)
     if not injected and not reports:
@@ -156,17 +160,30 @@ def _to_input(
 
 
 def _result(runnable: Any, returned: Any) -> Any:
-    """Return the content of what LangChain's tool returns: a message with a result, or the result.
+    """Return the content of what LangChain's tool returns: messages with results, or the result.
 
     Raises `ReportedError` if it reports an error, and `ToolDefinitionError` for a command that needs a graph.
     """
-    if hasattr(returned, "tool_call_id") and hasattr(returned, "content"):
-        if getattr(returned, "status", "") == "error":
-            raise ReportedError(returned.content)
-        returned = returned.content
-    elif type(returned).__name__ == "Command" and hasattr(returned, "goto"):
-        return _read_command(runnable.name, returned)
-    return _read_content(returned)
+    held: Any = returned
+    if isinstance(returned, list) and held and all(map(_is_output, held)):
+        contents = [_result(runnable, one) for one in held]
+        return "\n".join(contents) if all(isinstance(one, str) for one in contents) else contents
+    if _is_message(held):
+        if getattr(held, "status", "") == "error":
+            raise ReportedError(held.content)
+        held = held.content
+    elif _is_output(held):
+        return _read_command(runnable.name, held)
+    return _read_content(held)
+
+
+def _is_message(value: Any) -> bool:
+    return hasattr(value, "tool_call_id") and hasattr(value, "content")
+
+
+def _is_output(value: Any) -> bool:
+    """Return whether a value is a message with a result, or a command of LangGraph."""
+    return _is_message(value) or (type(value).__name__ == "Command" and hasattr(value, "goto"))
 
 
 def _read_command(name: str, command: Any) -> Any:

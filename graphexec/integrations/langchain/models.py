@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, final
 
 from graphexec._arguments import Constraint, has_methods, optional, validate
 from graphexec._mistakes import explain_calls, explain_class
+from graphexec.errors import InputError, an
 from graphexec.integrations.langchain.configs import add_outer_config
 from graphexec.messages import (
     ChatRequest,
@@ -69,9 +70,8 @@ class LangChainModel(bridging.BridgedModel):
         names = [getattr(inner, name, None) for name in ("model_name", "model", "model_id")]
         name = next((one for one in names if isinstance(one, str) and one), type(inner).__name__)
         sampling = Sampling(name.removeprefix("models/"), provider=str(getattr(inner, "_llm_type", "")))
-        super().__init__(chat_model, type(inner).__name__, sampling, inner)
+        super().__init__(_counting_usage(chat_model, inner), type(inner).__name__, sampling, inner)
         self._config = dict(config or {})
-        self._stream_options: JSON = {"stream_usage": True} if hasattr(inner, "stream_usage") else {}
         self._has_schemas = type(inner).__module__.startswith("langchain_openai")
         self._bound: _Bound | None = None
 
@@ -88,7 +88,6 @@ class LangChainModel(bridging.BridgedModel):
     async def _chunks(self, request: ModelRequest, _timeout: float | None, io: IO, /) -> AsyncGenerator[JSON, None]:
         model, history, options = self._prepare(request)
         config = add_outer_config(self._config)
-        options |= self._stream_options
         forms = (partial(form, history, config, **options) for form in (model.stream, model.astream))
         whole = None
         async with aclosing(io.iterate(*forms)) as chunks:
@@ -121,6 +120,10 @@ class LangChainModel(bridging.BridgedModel):
         form, model = replace(CHAT_COMPLETIONS.form(self._sampling), provider=self._sampling.provider), self._client
         if chat.tools:
             form = replace(form, names=frozenset(one.name for one in chat.tools))
+            if not hasattr(model, "bind_tools"):
+                # A chain, or a model with LangChain's retries.
+                remedy = "give the chat model itself, such as retrying(chat_model), or use create_structured_agent"
+                raise InputError(f"{an(type(model).__name__)} takes no tools; {remedy}")
             # LangChain's own name for required calls is "any".
             none: Any = {"type": "none"} if "anthropic" in self.provider else "none"
             wanted = {"auto": None, "required": "any", "none": none}.get(chat.tool_choice, chat.tool_choice)
@@ -149,24 +152,44 @@ class LangChainModel(bridging.BridgedModel):
         meta, used = message.response_metadata, to_object(message.usage_metadata)
         details = to_object(used.get("input_token_details"))
         kept = {name: value for name, value in message.additional_kwargs.items() if value and name != "tool_calls"}
-        has_more = bool(kept) or not isinstance(message.content, str)
+        has_more = bool(kept) or not isinstance(message.content or "", str)
         # Of OpenAI's two protocols: beside the content, or a block of it.
         blocks = [one.get("refusal") for one in to_objects(message.content) if one.get("type") == "refusal"]
         refusals = [one for one in (message.additional_kwargs.get("refusal"), *blocks) if isinstance(one, str)]
         chunk["choices"][0]["delta"] |= {"refusal": "".join(refusals)} if refusals else {}
         return bridging.end_chunk(
             chunk,
-            next((meta[name] for name in _REASONS if meta.get(name)), default),
+            _read_reason(meta) or default,
             meta.get("model_name") or meta.get("model"),
             (used.get("input_tokens"), used.get("output_tokens"), details.get("cache_read")),
             self._types.messages_to_dict([message])[0] if has_more else None,
         )
 
 
+def _counting_usage(chat_model: Any, inner: Any) -> Any:
+    """Return a chat model that reports the usage of a stream, unless its user said whether it does.
+
+    It is a field: as an option of a call, OpenAI's Responses API refuses it.
+    """
+    if getattr(inner, "stream_usage", False) is not None:
+        return chat_model
+    counting = inner.model_copy(update={"stream_usage": True})
+    return counting if inner is chat_model else chat_model.model_copy(update={"bound": counting})
+
+
+def _read_reason(meta: Mapping[str, Any]) -> Any:
+    """Return why a reply ended; `None` if its metadata do not say."""
+    named = [meta.get(name) for name in _REASONS]
+    # Of Gemini, which blocked the request; then of OpenAI's Responses API.
+    blocked = to_object(meta.get("prompt_feedback")).get("block_reason")
+    cut, status = to_object(meta.get("incomplete_details")).get("reason"), meta.get("status")
+    return next(filter(None, (*named, blocked, cut, "stop" if status == "completed" else status)), None)
+
+
 def _read_plain(message: Any) -> ModelReply | None:
     """Return the reply of a message that has a text and calls alone, as most have; `None` if there is more to read."""
     meta, calls, used = message.response_metadata, message.tool_calls, to_object(message.usage_metadata)
-    reason = FINISH_REASONS.get(str(next((meta[name] for name in _REASONS if meta.get(name)), "stop")).lower())
+    reason = FINISH_REASONS.get(str(_read_reason(meta) or "stop").lower())
     if reason is None or message.invalid_tool_calls or any(message.additional_kwargs.values()):
         return None
     if not isinstance(message.content, str) or not (message.content or calls):

@@ -37,6 +37,7 @@ _KEYS, _LIMITS = (
     ("RateLimitError", "ResourceExhausted"),
 )
 _REQUESTS = ("InvalidRequestError", "BadRequestError")
+_REFUSALS = ("RefusalError", "ContentFilterFinishReasonError")
 _MEANINGS: tuple[tuple[tuple[str, ...], type[errors.ModelError], str], ...] = (
     (_TIMEOUTS, errors.ModelTimeoutError, "did not answer in time ({}); allow its client a longer timeout"),
     (_CONNECTIONS, errors.ModelConnectionError, "cannot be reached ({}); check its address and network"),
@@ -44,7 +45,7 @@ _MEANINGS: tuple[tuple[tuple[str, ...], type[errors.ModelError], str], ...] = (
     (_LIMITS, errors.RateLimitError, "has too many requests ({}); wait, or make fewer calls"),
     (("ContextOverflowError",), errors.ContextOverflowError, "cannot read so much ({}); shorten what it is sent"),
     (("ModelNotFoundError",), errors.ModelNotFoundError, "is not there ({}); check its name and address"),
-    (("RefusalError",), errors.RefusalError, "refuses to answer ({}); ask in other words"),
+    (_REFUSALS, errors.RefusalError, "refuses to answer ({}); ask in other words"),
     (("ModelAPIError", "InternalServerError"), errors.ServerError, "failed ({}); try again later"),
     (_REQUESTS, errors.BadRequestError, "does not take the request ({}); see what its library says of this error"),
     (_UNREADABLE, errors.InvalidReplyError, "sent a reply that cannot be read ({}); try again, or look at its library"),

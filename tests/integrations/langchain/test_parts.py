@@ -4,7 +4,7 @@
 # pyright: reportUnknownLambdaType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import replace
 from importlib import import_module
 from importlib.util import find_spec
@@ -12,12 +12,14 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import pytest
+from pydantic import BaseModel, Field
 
 if find_spec("langchain_core") is None:
     pytest.skip("needs the extra dev", allow_module_level=True)
 
-from langchain_core.language_models import FakeListLLM
-from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage
+from langchain_core.language_models import FakeListChatModel, FakeListLLM
+from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage, ToolMessage
+from langchain_core.outputs import ChatGenerationChunk
 from langchain_core.runnables import RunnableLambda
 from langchain_core.tools import BaseTool, InjectedToolCallId, StructuredTool
 
@@ -136,6 +138,11 @@ USED: Any = {"input_tokens": 9, "output_tokens": 4, "total_tokens": 13, "input_t
 BROKEN: Any = {"name": "add", "args": '{"a": 1', "id": "c1", "error": None, "type": "invalid_tool_call"}
 PART: Any = {"name": "add", "args": '{"a": 1', "id": "c1", "index": 0}
 END: Any = {"response_metadata": {"stop_reason": "max_tokens"}}
+# Of OpenAI's Responses API, which has no reason of the end.
+COMPLETE: Any = {"response_metadata": {"status": "completed", "model_provider": "openai"}}
+CUT: Any = {"response_metadata": {"status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"}}}
+# Of Gemini, for a request that it does not read.
+BLOCKED: Any = {"model_provider": "google_genai", "prompt_feedback": {"block_reason": "PROHIBITED_CONTENT"}}
 # A message, the chunks of the same one, and the reply.
 REPLIES: list[tuple[AIMessage, list[AIMessageChunk], ModelReply]] = [
     (
@@ -162,6 +169,9 @@ REPLIES: list[tuple[AIMessage, list[AIMessageChunk], ModelReply]] = [
         ModelReply("", (ToolCall("c1", "add", '{"a": 1'),), finish_reason="tool_calls"),
     ),
     (AIMessage("\ud800", **END), [chunk("\ud800", **END)], ModelReply("\ufffd", finish_reason="length")),
+    (AIMessage([], **END), [chunk([], **END)], ModelReply("", finish_reason="length")),
+    (AIMessage("three", **COMPLETE), [chunk("three"), chunk("", **COMPLETE)], ModelReply("three")),
+    (AIMessage("three", **CUT), [chunk("three"), chunk("", **CUT)], ModelReply("three", finish_reason="length")),
 ]
 
 
@@ -172,6 +182,34 @@ def test_reply_has_every_part_of_the_message(ask: Ask) -> None:
         found = ask(agents.LangChainModel(model))
         assert replace(found, reasoning=()) == reply
         assert [one.text for one in found.reasoning] == (["Hm."] if whole is REPLIES[0][0] else [])
+
+
+@cases("ask", *MODES)
+def test_blocked_request_is_a_refusal(ask: Ask) -> None:
+    whole, part = AIMessage("", response_metadata=BLOCKED), chunk("", response_metadata=BLOCKED)
+    model = Streaming(replies=[[part]]) if "stream" in ask.__name__ else scripted(whole)
+    with pytest.raises(errors.RefusalError, match="PROHIBITED_CONTENT"):
+        ask(agents.LangChainModel(model))
+
+
+class Counting(FakeListChatModel):
+    """A model with OpenAI's field for the usage of streams, which its Responses API does not take as an option."""
+
+    stream_usage: bool | None = None
+
+    def _stream(self, messages: Any, stop: Any = None, run_manager: Any = None, **options: Any) -> Iterator[Any]:
+        assert "stream_usage" not in options
+        used = USED if self.stream_usage else None
+        yield ChatGenerationChunk(message=chunk("three", usage_metadata=used, **COMPLETE))
+
+
+def test_streams_have_usage_unless_their_model_forbids_it() -> None:
+    for allowed, usage in ((None, Usage(9, 4, 5)), (True, Usage(9, 4, 5)), (False, Usage())):
+        model = Counting(responses=[], stream_usage=allowed)
+        for given in (model, model.bind(temperature=0.5)):
+            *_, reply = agents.LangChainModel(given).stream(ChatRequest([UserMessage("q")]))
+            assert reply.usage == usage
+        assert model.stream_usage is allowed
 
 
 def raised(name: str, **attributes: Any) -> Exception:
@@ -191,6 +229,7 @@ def raised(name: str, **attributes: Any) -> Exception:
     (raised("ModelNotFoundError"), errors.ModelNotFoundError),
     (raised("ModelInvalidRequestError"), errors.BadRequestError),
     (raised("ModelRefusalError"), errors.RefusalError),
+    (raised("ContentFilterFinishReasonError"), errors.RefusalError),
     (raised("ModelAPIError"), errors.ServerError),
     (raised("ModelTimeoutError"), errors.ModelTimeoutError),
     (FileNotFoundError("no certificate"), errors.ModelError),
@@ -200,6 +239,12 @@ def test_error_of_a_provider_is_a_model_error(error: Exception, kind: type, monk
     with pytest.raises(errors.ModelError) as caught:
         agents.LangChainModel(scripted(error)).complete(ChatRequest([UserMessage("q")]))
     assert (type(caught.value), "sk-secret-key" in str(caught.value)) == (kind, False)
+
+
+def test_tools_for_a_chain_are_an_error_with_a_remedy() -> None:
+    for chain in (adding().with_retry(), adding() | RunnableLambda(str)):
+        with pytest.raises(errors.InputError, match="takes no tools; give the chat model itself"):
+            calling(agents.LangChainModel(chain)).run("q")
 
 
 # ---- agents
@@ -283,7 +328,12 @@ def test_content_blocks_are_text_and_images(returned: Any, observed: Any) -> Non
 
 def test_command_of_langgraph_is_read_or_named() -> None:
     command: Any = pytest.importorskip("langgraph.types").Command
-    assert run_tool(returning(command(update={"messages": [HumanMessage("three")]}))).observation == "three"
+    three = command(update={"messages": [HumanMessage("three")]})
+    assert run_tool(returning(three)).observation == "three"
+    # A tool may also return several, beside messages with results.
+    assert run_tool(returning([three])).observation == "three"
+    assert run_tool(returning([three, ToolMessage("four", tool_call_id="c1")])).observation == "three\nfour"
+    assert run_tool(returning([ToolMessage("no", tool_call_id="c1", status="error")])).status == "error"
     for made, named in [
         (command(goto="other"), "goto"),
         (command(update={"messages": [], "todos": []}), "todos"),
@@ -292,6 +342,21 @@ def test_command_of_langgraph_is_read_or_named() -> None:
     ]:
         step = run_tool(returning(made))
         assert (step.status, f"a Command with {named}, which only a graph" in step.text) == ("error", True)
+
+
+class Sum(BaseModel):
+    """Add."""
+
+    a: int = Field(alias="first")
+    b: int = Field(5, alias="second")
+
+
+def test_argument_is_offered_by_its_name_and_passed_by_its_alias() -> None:
+    adder = StructuredTool(name="add", description="Add.", args_schema=Sum, func=lambda a, b: a + b)
+    model = adding()
+    (step,) = calling(model, adder).run("q").steps
+    ((offered,),) = model.bound
+    assert ([*offered["function"]["parameters"]["properties"]], step.observation) == (["a", "b"], 3)
 
 
 def test_injected_argument_is_the_call_id_or_refused() -> None:
