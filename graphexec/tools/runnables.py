@@ -82,7 +82,9 @@ def wrap_runnable(runnable: Any) -> AnyTool:
         # LangChain passes what it has no model for to `_run`, as it is.
         run: Any = getattr(runnable, "_run", None)
         closed = getattr(runnable, "args_schema", None) is None and run is not None and not takes_more(run)
-        adapter = _reading_aliases(schema, injected, closed=closed)
+        handles = bool(getattr(runnable, "handle_validation_error", False))
+        # What the tool says of arguments that do not fit is the observation.
+        adapter = TypeAdapter(dict[str, Any]) if handles else _reading_aliases(schema, injected, closed=closed)
         values = defined._replace(arguments=adapter)._asdict()
         return Tool(**values, async_function=awaited, return_direct=direct)
 

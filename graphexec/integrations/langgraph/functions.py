@@ -123,15 +123,18 @@ def _attribute(owner: Any, name: str) -> Any:
 
 # Any: a value of the user, alone or in collections.
 def _members(value: Any) -> Iterator[Any]:
-    yield value
     # pyright narrows the value to unknown types.
-    several: Any = value
-    if isinstance(value, Mapping):
-        several = several.values()
-    elif not isinstance(value, (list, tuple, set, frozenset)):
-        return
-    for one in several:
-        yield from _members(one) if isinstance(one, (list, tuple)) else [one]
+    held: Any = value
+    several: list[Any] = [held.values() if isinstance(value, Mapping) else held]
+    yield value
+    # A list may contain itself.
+    seen = set[int]()
+    for one in several if isinstance(value, (Mapping, list, tuple, set, frozenset)) else ():
+        for member in () if id(one) in seen else one:
+            yield member
+            if isinstance(member, (list, tuple)):
+                several.append(member)
+        seen.add(id(one))
 
 
 def codes_of(function: Function) -> Iterator[types.CodeType]:

@@ -105,6 +105,18 @@ def test_error_that_a_tool_of_langchain_reports_is_one(run: Running) -> None:
     assert (step.status, step.observation) == ("error", "it is closed")
 
 
+@HOW
+def test_what_a_tool_of_langchain_says_of_unfit_arguments_is_observed(run: Running) -> None:
+    def half(x: int) -> int:
+        """Halve it."""
+        return x // 2
+
+    given: Any = StructuredTool.from_function(half, handle_validation_error="Give a whole number.")
+    acts = act("half", x="a lot"), act("half", x=6)
+    steps = run(make_executor(*acts, answer(), tools=to_tools([given]))).steps
+    assert [(step.status, step.observation) for step in steps] == [("error", "Give a whole number."), ("ok", "3")]
+
+
 async def double(x: int) -> tuple[int, str]:
     """Double it."""
     return 2 * x, "an artifact"

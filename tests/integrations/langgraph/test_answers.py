@@ -168,6 +168,12 @@ def making(state: State) -> Any:
 
 
 GRAPHS = {"loop": LOOP}
+LISTED: list[Any] = [[LOOP]]
+LISTED.append(LISTED)
+
+
+def invoking_listed(state: State) -> Any:
+    return LISTED[0][0].invoke(state)
 
 
 def nesting(state: State) -> Any:
@@ -250,6 +256,7 @@ ODD: dict[str, dict[str, tuple[Callable[[], Any], str]]] = {
         "a graph that a helper invokes": (lambda: within(invoking_by_helper), ""),
         "a graph in a default": (lambda: within(invoking_by_default), ""),
         "a graph in a partial": (lambda: within(functools.partial(invoking_given, LOOP)), ""),
+        "a graph in a list that contains itself": (lambda: within(invoking_listed), ""),
         "a retried graph": (lambda: within(LOOP.with_retry()), ""),
         "a command of a method": (lambda: draft({"a": Callables().method}, A), "a"),
         "a command of an instance": (lambda: draft({"a": Callables()}, A), "a"),
