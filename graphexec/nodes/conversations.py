@@ -35,21 +35,6 @@ class CountCalls(Effect[int]):
     limit: int
 
 
-@dataclass(frozen=True)
-class _Counting:
-    """The function of the handler: equal for pieces with one history, so that an executor may have several."""
-
-    history: CallCounter
-
-    async def __call__(self, effect: CountCalls, call: CallContext[Any], io: IO) -> int:
-        key = "" if scope_of(call).log is None else str(call.id)
-        counting = partial(self.history.count_calls, effect.name, effect.wanted, effect.limit, key)
-        counted = counting() if getattr(self.history, "instant", False) else await io.call(counting)
-        # A coroutine, which an async method returns, is true.
-        validate("limit_conversation", ("the count of its history", counted, whole(0)))
-        return counted
-
-
 def limit_conversation(
     history: CallCounter,
     *,
@@ -68,7 +53,8 @@ def limit_conversation(
         limits = limit_conversation(history, model_calls=100, tool_calls={"search": 20})
         executor = create_agent(model, tools, memory=BufferMemory(history), nodes=[limits])
 
-    The count is as persistent as the history, whose `clear` resets it; runs at the same time share it. A call counts
+    The count is as persistent as the history, whose `clear` resets it; runs at the same time share it. Pieces of other
+    names count by themselves: one may have the history of a user, another that of a conversation. A call counts
     before it is made: so does one that a person then rejects. It adds one transition before each decision, and one for
     each decision that calls tools; no model call. Raises `InputError` for invalid options, and the executor raises it
     for a tool that it does not have.
@@ -86,11 +72,22 @@ def limit_conversation(
     if model_calls is None and not limits:
         raise InputError("limit_conversation has no limit; pass model_calls or tool_calls")
 
+    # A class of its own for each piece: another one may have another history.
+    kind: type[CountCalls] = type("CountCalls", (CountCalls,), {"__slots__": (), "__module__": __name__})
+
+    async def count(effect: CountCalls, call: CallContext[Any], io: IO) -> int:
+        key = "" if scope_of(call).log is None else str(call.id)
+        counting = partial(history.count_calls, f"{name}: {effect.name}", effect.wanted, effect.limit, key)
+        counted = counting() if getattr(history, "instant", False) else await io.call(counting)
+        # A coroutine, which an async method returns, is true.
+        validate("limit_conversation", ("the count of its history", counted, whole(0)))
+        return counted
+
     @node(name=f"{name}_model", asks=1)
     def count_decision(ready: Ready) -> Asks[CountCalls, Ready | StoppedResponse]:
         """Count the next decision, or stop the run."""
         assert model_calls is not None, "the piece has the node only with this limit"
-        if (yield from ask(CountCalls("model_calls", 1, model_calls))):
+        if (yield from ask(kind("model_calls", 1, model_calls))):
             return ready
         limit = Exhausted("conversation_model_calls", model_calls, model_calls)
         if on_limit == "error":
@@ -105,7 +102,7 @@ def limit_conversation(
         for tool in limits:
             if places := find_calls(acted, rules, tool or None):
                 asked[tool] = places
-        counting = [CountCalls(f"tool {one}" if one else ALL, len(asked[one]), limits[one]) for one in asked]
+        counting = [kind(f"tool {one}" if one else ALL, len(asked[one]), limits[one]) for one in asked]
         counted = yield from ask_all(counting)
         refused: Acted | Stopped = acted
         for (tool, places), allowed in zip(asked.items(), counted, strict=True):
@@ -119,7 +116,6 @@ def limit_conversation(
     nodes: list[Node[Any, Any]] = [] if model_calls is None else [count_decision]
     nodes += [count_tools] if limits else []
     raises = (CallLimitError,) if on_limit == "error" else ()
-    made = tuple(replace(one, raises=raises) for one in nodes)
+    made = tuple(replace(one, raises=raises, effects=(kind,)) for one in nodes)
     names = tuple(tool for tool in limits if tool)
-    counting = Handler(_Counting(history))
-    return Piece(name, made, tool_names=names, handlers={CountCalls: counting}, limits=bool(limits))
+    return Piece(name, made, tool_names=names, handlers={kind: Handler(count)}, limits=bool(limits))

@@ -104,6 +104,18 @@ def test_spent_conversation_asks_for_no_last_word() -> None:
     assert len(scene.model.requests) == 1
 
 
+def test_pieces_of_other_names_count_by_themselves() -> None:
+    user, talk = MemoryHistory(), MemoryHistory()
+    of_user = limit_conversation(user, model_calls=3, name="of_user")
+    of_talk = (limit_conversation(talk, model_calls=2, name=name) for name in ("of_talk", "also_of_talk"))
+    scene = Scene(*script("search a"), nodes=(*of_talk, of_user))
+    ends = ["finished", "conversation_model_calls"]
+    assert [scene.executor.run("hi").reason for _ in range(2)] == ends
+    talk.clear()
+    assert [scene.executor.run("hi").reason for _ in range(2)] == ends
+    assert len(scene.model.requests) == 3
+
+
 class Dying(BaseException):
     """The process ends here."""
 

@@ -129,13 +129,12 @@ def _redirect(
 
 def _find_taken_names(machine: Graph[Any, Any], pieces: Sequence[Piece]) -> Iterator[Fault]:
     names = [*machine.nodes, *(one.name for piece in pieces for one in piece.nodes)]
-    for piece in pieces:
-        for one in piece.nodes:
-            if names.count(one.name) > 1:
-                owners = [other.name for other in pieces if one.name in [node.name for node in other.nodes]]
-                where = " and ".join(owners) if len(owners) > 1 else f"the machine and {piece.name}"
-                text = f"{where} have a node {one.name}; rename one of the functions, or leave out a piece"
-                yield Fault("GX020", one.name, None, text)
+    for name in dict.fromkeys(one.name for piece in pieces for one in piece.nodes):
+        if names.count(name) > 1:
+            owners = [other.name for other in pieces if name in [node.name for node in other.nodes]]
+            where = " and ".join(owners) if len(owners) > 1 else f"the machine and {owners[0]}"
+            text = f"{where} have a node {name}; rename one of the functions, or unplug a piece"
+            yield Fault("GX020", name, None, text)
 
 
 def _find_missing_homes(

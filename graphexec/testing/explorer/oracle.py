@@ -75,7 +75,8 @@ def replies_of(machine: AgentExecutor | Graph[Any, Any], replies: Replies | None
     """Return the classes of replies to all effects of the machine.
 
     `replies` are replies to custom effects, `{Fetch: [Page(""), Page("text")]}`, and results of opaque nodes,
-    `{Perform: [Home(()), ...]}`; they replace the built-in ones. Model replies are built in only for an executor.
+    `{Perform: [Home(()), ...]}`; they replace the built-in ones, also of subclasses: some pieces have a class of their
+    own of a public effect. Model replies are built in only for an executor.
 
     Raises `InputError` that lists all effects without a known reply.
     """
@@ -95,7 +96,8 @@ def replies_of(machine: AgentExecutor | Graph[Any, Any], replies: Replies | None
         if isinstance(values, str):
             raise InputError(f"the replies to {kind.__name__} are {values!r}; give a list of replies")
         given[kind] = [Reply(f"{type(value).__name__} {number}", value) for number, value in enumerate(values, 1)]
-    known |= given
+    of_bases = {kind: [given[base] for base in kind.__mro__ if base in given] for kind in _asked_effects(graph)}
+    known |= given | {kind: found[0] for kind, found in of_bases.items() if found}
     performed = _opaque_results(graph, given.get(Perform, ()))
     faults = [
         f"no replies to {kind.__name__} are known; pass replies={{{kind.__name__}: "
