@@ -105,12 +105,12 @@ def reading_ahead(handler: Handler, read: Read) -> Handler:
     return replace(handler, answer=answer)
 
 
-# Returns the reply in place of an error of the agent's model, or `None` if the error ends the run.
-Catch: TypeAlias = Callable[[ModelError], ModelReply | None]
+# Returns the reply in place of an error of a model, or `None` if the error ends the run.
+Catch: TypeAlias = Callable[[ModelError], object]
 
 
 def catching(handler: Handler, catches: Sequence[Catch]) -> Handler:
-    """Return the handler of `CallModel` with the errors that pieces catch; a missing API key ends the run."""
+    """Return a handler that replies where `handler` raises an error that is caught; a missing API key ends the run."""
 
     async def answer(effect: ModelEffect[Any], call: CallContext[Any], io: IO) -> object:
         try:
@@ -131,17 +131,8 @@ def make_attempt_handler(handler: Handler) -> Handler:
 
     A missing API key is not a failure of the model, so it is raised.
     """
-
-    async def answer(effect: ModelEffect[Any], call: CallContext[Any], io: IO) -> object:
-        try:
-            return await handler.answer(effect, call, io)
-        except MissingAPIKeyError:
-            raise
-        except ModelError as error:
-            return ModelFailure.of(error)
-
     # The other handler checks the access.
-    return replace(handler, answer=answer, check_access=None)
+    return replace(catching(handler, (ModelFailure.of,)), check_access=None)
 
 
 def surround(handler: Handler, around: AroundCall) -> Handler:

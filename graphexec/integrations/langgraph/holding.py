@@ -52,8 +52,8 @@ def held(compiled: CompiledT) -> CompiledT:
     declared = load(graph)
     if not hasattr(graph, "builder"):
         raise InputError("held() takes a compiled graph; pass builder.compile()")
-    copy: CompiledT = _hold(graph, declared)
-    return copy
+    checked: CompiledT = _hold(graph, declared)
+    return checked
 
 
 # Any, here, above and below: LangGraph's classes of nodes and of their writers are not public.

@@ -199,6 +199,13 @@ def test_agents_of_tools_are_named() -> None:
 
     inner = make_agent(name="inner")
     assert load(make_agent(tools=[ask_agent])).unseen == ("inner, by the tool ask_agent",)
-    subagent = {"name": "researcher", "description": "finds", "system_prompt": "Find.", "tools": [search]}
-    graph = deepagents.create_deep_agent(model=Insistent(), subagents=[subagent])
-    assert load(graph).unseen == ("general-purpose, by the tool task", "researcher, by the tool task")
+    known = {"reader": inner, "writer": make_agent()}
+
+    @tool
+    def choose_agent(name: str) -> str:
+        """Ask the agent of this name."""
+        return str(known[name].invoke({"messages": []}))
+
+    found = ("reader, by the tool choose_agent", "writer, by the tool choose_agent")
+    assert load(make_agent(tools=[choose_agent])).unseen == found
+    assert load(deepagents.create_deep_agent(model=Insistent())).unseen == ("general-purpose, by the tool task",)
