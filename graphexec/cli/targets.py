@@ -311,6 +311,8 @@ def _import_error(place: str, error: BaseException) -> UsageError:
 
 
 def _check_path(place: str) -> None:
+    if place.endswith(".ipynb"):
+        raise UsageError(f"{place} is a notebook, which is not read; export it: jupyter nbconvert --to script {place}")
     if place.endswith(".py") or all(part.isidentifier() for part in place.split(".")):
         return
     if Path(place).is_dir():

@@ -210,6 +210,7 @@ WRITER_LIMIT, STRICT = ["writing:WRITER", "--limit"], ["writing:WRITER", "--stri
     (["below/"], "below/ is a folder; name a module or a file in it"),
     ([".agents"], ".agents is neither a module nor a Python file; write module:object or file.py:object"),
     (["nowhere"], "there is no module nowhere here"),
+    (["notes.ipynb"], "notes.ipynb is a notebook, which is not read; export it"),
     (["empty"], "empty has no graph and no executor at its top level; write one into it, such as executor = "),
     (["agents:number"], "agents:number is an int, not a graph; name a Graph"),
     (["agents:executor", "--max-iterations", "3"], "agents:executor has its own limits; set them there"),
